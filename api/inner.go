@@ -188,6 +188,9 @@ func (x *inner) Method() string { return x.call.Method }
 // Path implements [exchange.Request].
 func (x *inner) Path() string { return x.call.Path }
 
+// PathValue implements [exchange.Request]: the token alone names the repository.
+func (x *inner) PathValue(string) string { return "" }
+
 // Query implements [exchange.Request].
 func (x *inner) Query() url.Values { return x.call.Query }
 

@@ -8,9 +8,9 @@ import (
 
 const (
 	mcpPath = "/mcp"
-	// mcpCosts is the memory of a message: its text twice, the answer of a call, and the same as
-	// content. The calls count for themselves.
-	mcpCosts = 6 << 20
+	// mcpCosts is the memory of a message: copies of its text on the way to the body of a call, or the
+	// answer of a call and the same as content. The calls count for themselves.
+	mcpCosts = 8 << 20
 )
 
 // mcp is the endpoint for the Model Context Protocol. It asks for a token and for no scope: each

@@ -377,6 +377,8 @@ func TestMCPRefusals(t *testing.T) {
 		"not base64":        {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "base64": "A"}}}), "padded base64"},
 		"no files":          {all, "commit", change(map[string]any{"files": []any{}}), "400 Bad Request"},
 		"path":              {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": ".git/x", "text": ""}}}), "400 Bad Request"},
+		"many files":        {all, "commit", change(map[string]any{"files": make([]struct{}, 1001)}), "at most 1000 items"},
+		"many paths":        {all, "diff", map[string]any{"sha": w.head, "paths": make([]string, 1001)}, "at most 1000 items"},
 		"no patch":          {all, "apply_patch", map[string]any{"target_branch": "main", "commit_message": "m", "author": author}, "one of the arguments patch"},
 		"offset":            {all, "read_file", map[string]any{"path": "f", "offset": -1}, "from 0 on"},
 		"length":            {all, "read_file", map[string]any{"path": "f", "length": 0}, "from 1 on"},

@@ -90,8 +90,34 @@ func (a arguments) check(fields []field, within string) error {
 	return nil
 }
 
+// itemsMax bounds the items of an array, which take many times the memory of their text.
+const itemsMax = 1000
+
+// checkItems refuses an array of more than [itemsMax] items.
+func checkItems(value jsontext.Value) error {
+	if value.Kind() != '[' {
+		return nil // the decoder refuses it
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(value))
+	_, _ = d.ReadToken() // the value is valid JSON
+	for items := 0; d.PeekKind() != ']'; items++ {
+		if items == itemsMax {
+			return fmt.Errorf("expected at most %d items", itemsMax)
+		}
+		if err := d.SkipValue(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // check checks the type of a value.
 func (f *field) check(value jsontext.Value) error {
+	if f.kind == texts || f.kind == files {
+		if err := checkItems(value); err != nil {
+			return err
+		}
+	}
 	var err error
 	var expected string
 	switch f.kind {

@@ -33,7 +33,8 @@ func BenchmarkDiff(b *testing.B) {
 	}
 	size, i, before := int64(0), 0, usedCPU(b)
 	for b.Loop() {
-		d, err := repo.CommitDiff(ctx, engine.CommitDiffRequest{Commit: commits[i%len(commits)]}, free{})
+		name := engine.CommitName{Text: commits[i%len(commits)]}
+		d, err := repo.CommitDiff(ctx, engine.CommitDiffRequest{Commit: name}, free{})
 		if err != nil {
 			b.Fatal(err)
 		}

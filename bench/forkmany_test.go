@@ -88,7 +88,7 @@ func forkMany(b *testing.B, forks, files int) {
 		})
 		timed("commit", func() error { writeOne(b, fork, int64(i)); return nil })
 		if i%10 == 0 {
-			timed("by-id", func() error { _, err := fork.Commit(ctx, first.String()); return err })
+			timed("by-id", func() error { _, err := fork.Commit(ctx, engine.CommitName{Text: first.String()}); return err })
 		}
 	}
 	for _, step := range forkSteps {

@@ -61,7 +61,7 @@ func benchmarkMerge(b *testing.B, count int) {
 		commitFiles(b, repo, target, "main", all[5:10]...)
 		b.StartTimer()
 		outcome, err := repo.Merge(ctx, actor, engine.MergeRequest{
-			Source: engine.MergeBranch{Name: "dev"}, Target: engine.MergeBranch{Name: target}, Strategy: engine.AlwaysMerge,
+			Source: engine.CommitName{Text: "dev"}, Target: engine.MergeBranch{Name: target}, Strategy: engine.AlwaysMerge,
 			Details: engine.CommitDetails{
 				Message: fmt.Sprint("merge ", n), Author: commit.Person{Name: "B", Email: "b@example.com"},
 			},

@@ -94,7 +94,7 @@ func (w *apiWriter) write() bool {
 	switch w.random.IntN(10) {
 	case 0:
 		result, err := w.repo.AddNote(w.ctx, actor, engine.NoteTarget{
-			Ref: engine.DefaultNotesRef, Commit: pick(w, w.commits), Author: pick(w, []commit.Person{{}, w.person()}),
+			Ref: engine.DefaultNotesRef, Object: named(pick(w, w.commits)), Author: pick(w, []commit.Person{{}, w.person()}),
 		}, pick(w, []string{"note", "a\x00b", "\xff", "\n\n", " x \n\n\ny"}), true)
 		if err == nil {
 			w.notes = result.New
@@ -102,15 +102,13 @@ func (w *apiWriter) write() bool {
 		return err == nil
 	case 1:
 		outcome, err := w.repo.Merge(w.ctx, actor, engine.MergeRequest{
-			Source: engine.MergeBranch{
-				Name: pick(w, []string{"one", "two"}),
-			}, Target: engine.MergeBranch{Name: pick(w, []string{"main", "one"})},
+			Source: branchNamed(pick(w, []string{"one", "two"})), Target: engine.MergeBranch{Name: pick(w, []string{"main", "one"})},
 			Strategy: engine.AlwaysMerge, Squash: w.random.IntN(3) == 0, Details: w.details(),
 		})
 		return done(outcome.Commit, err)
 	case 2:
 		result, err := w.repo.RestoreCommit(w.ctx, actor,
-			engine.RestoreRequest{Target: w.target(), Details: w.details(), Commit: pick(w, w.commits)})
+			engine.RestoreRequest{Target: w.target(), Details: w.details(), Commit: named(pick(w, w.commits))})
 		return done(result.New, err)
 	case 3, 4, 5:
 		patch := ""

@@ -76,7 +76,7 @@ func TestTreeBombs(t *testing.T) {
 	if err := folder.Close(); err != nil {
 		t.Error(err)
 	}
-	_, err = repo.PreviewMerge(t.Context(), engine.MergeBranch{Name: "theirs"}, engine.MergeBranch{Name: "main"}, false)
+	_, err = repo.PreviewMerge(t.Context(), branchNamed("theirs"), engine.MergeBranch{Name: "main"}, false)
 	if !errors.Is(err, merge.ErrManyPaths) {
 		t.Errorf("a merge of two: %v", err)
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,19 +43,49 @@ func (r *Repository) Branches(ctx context.Context, ns refs.Namespace, cursor str
 		return Page[Branch]{}, fmt.Errorf("list branches: %w", err)
 	}
 	var page Page[Branch]
-	for _, ref := range listed {
+	for i := range listed {
 		if len(page.Items) == limit {
 			page.Next = page.Items[limit-1].Cursor
 			break
 		}
-		page.Items = append(page.Items, Branch{
-			Cursor:  branchCursor(ref.Created),
-			Name:    ref.Name[len(ns.BranchPrefix()):],
-			Tip:     ref.ID,
-			Created: ref.CreatedAt(),
-		})
+		page.Items = append(page.Items, branchOf(ns, &listed[i]))
 	}
 	return page, nil
+}
+
+// Branch returns one branch of a namespace. Errors: [ErrNotFound].
+func (r *Repository) Branch(ctx context.Context, ns refs.Namespace, name string) (Branch, error) {
+	ref, err := r.oneRef(ctx, ns.BranchPrefix()+name)
+	if err != nil {
+		return Branch{}, err
+	}
+	return branchOf(ns, &ref), nil
+}
+
+// oneRef returns the ref of a stored name.
+func (r *Repository) oneRef(ctx context.Context, full string) (refs.Ref, error) {
+	names, err := r.names(ctx)
+	if err != nil {
+		return refs.Ref{}, err
+	}
+	defer names.Close()
+	ref, err := names.Lookup(ctx, full)
+	switch {
+	case errors.Is(err, refs.ErrNotFound):
+		return ref, notFound("ref not found")
+	case err != nil:
+		return ref, fmt.Errorf("look up %s: %w", full, err)
+	}
+	return ref, nil
+}
+
+func branchOf(ns refs.Namespace, ref *refs.Ref) Branch {
+	return Branch{
+		Cursor:  branchCursor(ref.Created),
+		Name:    ref.Name[len(ns.BranchPrefix()):],
+		Tip:     ref.ID,
+		Created: ref.CreatedAt(),
+	}
 }
 
 func branchCursor(at refs.Creation) string {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
+	"packhorse/pack/object"
 	"packhorse/refs"
 )
 
@@ -17,7 +19,9 @@ func changeRefs[T any](
 	) (T, error),
 ) (T, error) {
 	var outcome, none T
-	done, err := r.transact(ctx, actor, r.change(actor, cause),
+	change := r.change(actor, cause)
+	change.FastForward = r.storedForward
+	done, err := r.transact(ctx, actor, change,
 		func(ctx context.Context, tx *refs.Tx, now *Repository) error {
 			var err error
 			if outcome, err = prepare(ctx, tx, now); err != nil {
@@ -32,6 +36,16 @@ func changeRefs[T any](
 		return decodeReceipt[T](done.Receipt)
 	}
 	return outcome, nil
+}
+
+// storedForward reports whether the history of a stored commit contains another one.
+func (r *Repository) storedForward(ctx context.Context, before, after object.ID) (bool, error) {
+	view, err := r.Objects(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer view.Close()
+	return revwalk.IsAncestor(ctx, view.Linked(), before, after)
 }
 
 // withStored gives do a view of the objects that are stored now. The transaction fails if one of

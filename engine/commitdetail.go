@@ -4,11 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 
 	"packhorse/engine/signature"
-	"packhorse/odb"
-	"packhorse/pack/object"
 )
 
 // SignedCommit is a commit with its signature, if it has one.
@@ -22,19 +19,16 @@ type SignedCommit struct {
 	Payload []byte
 }
 
-// Commit reads the commit of an object id, or of the unique beginning of one. Errors:
-// [ErrNotFound]; [ErrInvalid] for text that is not an ID, too short or ambiguous.
-func (r *Repository) Commit(ctx context.Context, sha string) (SignedCommit, error) {
-	view, err := r.Objects(ctx)
+// Commit reads a commit. Errors: [ErrNotFound]; [ErrInvalid] for a name that is not of its kind, or
+// ambiguous.
+func (r *Repository) Commit(ctx context.Context, name CommitName) (SignedCommit, error) {
+	at, err := r.atCommit(ctx, name)
 	if err != nil {
 		return SignedCommit{}, err
 	}
-	defer view.Close()
-	id, err := r.commitOf(ctx, view, sha)
-	if err != nil {
-		return SignedCommit{}, err
-	}
-	_, data, err := view.Linked().Read(ctx, id)
+	defer at.view.Close()
+	view, id := at.view, at.revision.Commit
+	_, data, err := view.Read(ctx, id)
 	if err != nil {
 		return SignedCommit{}, fmt.Errorf("read commit %s: %w", id, err)
 	}
@@ -47,29 +41,4 @@ func (r *Repository) Commit(ctx context.Context, sha string) (SignedCommit, erro
 		detail.Signature, detail.Payload = bytes.TrimSuffix(armored, []byte{'\n'}), payload
 	}
 	return detail, nil
-}
-
-// commitOf finds the commit of an object id, whole or the beginning of it. Names of refs are none.
-func (r *Repository) commitOf(ctx context.Context, view *odb.View, sha string) (object.ID, error) {
-	digits := strings.ToLower(sha)
-	if len(digits) < prefixDigitsMin || len(digits) > object.HexSize || strings.Trim(digits, "0123456789abcdef") != "" {
-		return object.ZeroID, invalid("sha: expected %d to %d hexadecimal digits, got %.60q", prefixDigitsMin, object.HexSize,
-			sha)
-	}
-	missing := notFound("commit %s not found", digits)
-	if len(digits) < object.HexSize {
-		found, err := r.resolvePrefix(ctx, view, Revision{Name: digits})
-		if isNotFound(err) {
-			err = missing
-		}
-		return found.Commit, err
-	}
-	id, err := object.ParseID(digits)
-	if err == nil {
-		id, err = peel(ctx, view, id)
-	}
-	if isUnknown(err) {
-		err = missing
-	}
-	return id, err
 }

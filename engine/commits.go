@@ -13,7 +13,6 @@ import (
 	"packhorse/odb/lru"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
-	"packhorse/refs"
 )
 
 // Commit is a commit as answers show it.
@@ -35,11 +34,10 @@ func CommitTime(seconds int64) time.Time {
 	return time.Unix(seconds, 0).UTC()
 }
 
-// CommitsRequest selects a page of a branch's history.
+// CommitsRequest selects a page of a history.
 type CommitsRequest struct {
-	Namespace refs.Namespace
-	// Branch is a branch's name; "" is the default branch.
-	Branch string
+	// From is where the history begins; without a text it is the default branch.
+	From CommitName
 	// Path, if not empty, leaves only commits that changed the file or folder there.
 	Path   string
 	Cursor string
@@ -50,7 +48,7 @@ type CommitsRequest struct {
 
 const cursorCommits = 'c'
 
-// CommitPage is a page of a branch's history. The caller closes it.
+// CommitPage is a page of a history. The caller closes it.
 type CommitPage struct {
 	// Page holds the commits up to the first that would make them larger than a page in memory may be;
 	// most pages are whole.
@@ -91,12 +89,11 @@ func (p *CommitPage) Close() error {
 	return p.view.Close()
 }
 
-// Commits lists the history of a branch by commit date, newest first, as git log does. A cursor
+// Commits lists the history of a commit by commit date, newest first, as git log does. A cursor
 // keeps the tip that its first page began with, so that pages stay consistent despite pushes. With
 // a path, history is simplified as git log does by default.
 //
-// Errors: [ErrNotFound] for a branch that does not exist; [ErrInvalid] for a cursor of another
-// listing.
+// Errors: [ErrNotFound] and [ErrInvalid] for the name; [ErrInvalid] for a cursor of another listing.
 func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (*CommitPage, error) {
 	names, err := r.names(ctx)
 	if err != nil {
@@ -121,26 +118,16 @@ func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (*Comm
 func (r *Repository) commits(
 	ctx context.Context, names lookuper, view *odb.View, request CommitsRequest,
 ) (*CommitPage, error) {
-	branch := request.Branch
-	var ref refs.Ref
-	var err error
-	if branch == "" {
-		branch, ref, err = r.head(ctx, names, request.Namespace)
-	} else {
-		ref, err = names.Lookup(ctx, request.Namespace.Full("refs/heads/"+branch))
-	}
-	if errors.Is(err, refs.ErrNotFound) {
-		return nil, missingBranch(ctx, names, request.Namespace, "branch", branch)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look up branch %s: %w", branch, err)
-	}
-	request.Path = strings.Trim(request.Path, "/")
-	tip, skip, err := commitsPosition(&request, ref.ID)
+	from, err := r.resolve(ctx, names, view, request.From)
 	if err != nil {
 		return nil, err
 	}
-	if tip != ref.ID {
+	request.Path = strings.Trim(request.Path, "/")
+	tip, skip, err := commitsPosition(&request, from.Commit)
+	if err != nil {
+		return nil, err
+	}
+	if tip != from.Commit {
 		if known, err := view.Has(ctx, tip); err != nil || !known {
 			return nil, errors.Join(err, invalid("invalid cursor %.100q", request.Cursor))
 		}
@@ -287,7 +274,7 @@ func readCommit(ctx context.Context, view *odb.View, id object.ID) (Commit, erro
 		return Commit{}, fmt.Errorf("read commit %s: %w", id, err)
 	}
 	if t != object.TypeCommit {
-		return Commit{}, fmt.Errorf("read commit %s: %w: it is a %s", id, errNotCommit, t)
+		return Commit{}, fmt.Errorf("read commit %s: %w: it is a %s", id, revwalk.ErrNotCommit, t)
 	}
 	return parseCommit(id, data)
 }

@@ -15,16 +15,18 @@ import (
 type CreateBranchRequest struct {
 	Branch    string
 	Namespace refs.Namespace
-	// Base is the branch that the new one starts from; or, when AnyRef is set, any revision: an
-	// object ID, a branch, a tag, a full ref, or the unique beginning of an object ID.
-	Base          string
-	AnyRef        bool
-	BaseNamespace refs.Namespace
+	// Base is where the branch starts from.
+	Base CommitName
+	// Force moves a branch that exists to Base, whatever its tip is.
+	Force bool
 }
 
-// CreatedBranch is the outcome of a branch's creation.
+// CreatedBranch is the outcome of a branch's creation. An idempotency record stores it.
 type CreatedBranch struct {
-	Tip      object.ID
+	Tip object.ID
+	// Moved says that the branch existed. Old is its former tip, which may be Tip.
+	Moved    bool
+	Old      object.ID
 	Sequence uint64
 }
 
@@ -32,17 +34,17 @@ func (c *CreateBranchRequest) check() error {
 	if _, err := c.Namespace.Branch(c.Branch); err != nil {
 		return badName("target_branch", err)
 	}
-	if c.AnyRef {
+	if c.Base.Kind != BranchName {
 		return nil
 	}
-	if _, err := c.BaseNamespace.Branch(c.Base); err != nil {
+	if _, err := c.Base.Namespace.Branch(c.Base.Text); err != nil {
 		return badName("base_branch", err)
 	}
 	return nil
 }
 
-// CreateBranch creates a branch at the commit that another name resolves to, and returns when that
-// is durable.
+// CreateBranch creates a branch at the commit that another name resolves to, or moves it there, and
+// returns when that is durable. A move obeys the policies as a push does.
 //
 // Errors: [ErrInvalid]; [ErrNotFound] for a base that does not exist; [ErrExists];
 // refs.ErrNameConflict, refs.ErrDenied, refs.ErrLimit, refs.ErrBusy, refs.ErrReceiptMismatch.
@@ -52,6 +54,7 @@ func (r *Repository) CreateBranch(
 	if err := request.check(); err != nil {
 		return CreatedBranch{}, err
 	}
+	full := request.Namespace.Full(branchPrefix + request.Branch)
 	return changeRefs(ctx, r, &actor, "branch",
 		func(ctx context.Context, tx *refs.Tx, now *Repository) (CreatedBranch, error) {
 			created := CreatedBranch{Sequence: tx.Sequence() + 1}
@@ -62,8 +65,12 @@ func (r *Repository) CreateBranch(
 			if err != nil {
 				return created, err
 			}
-			absent := object.ZeroID
-			err = tx.Set(ctx, request.Namespace.Full("refs/heads/"+request.Branch), &absent, created.Tip, object.ZeroID)
+			if request.Force {
+				if err := created.replace(ctx, tx, full); err != nil {
+					return created, err
+				}
+			}
+			err = tx.Set(ctx, full, &created.Old, created.Tip, object.ZeroID)
 			if errors.Is(err, refs.ErrStale) {
 				err = &failure{kind: ErrExists, text: fmt.Sprintf("branch %q already exists", request.Branch)}
 			}
@@ -71,20 +78,30 @@ func (r *Repository) CreateBranch(
 		})
 }
 
+// replace notes the branch that is moved, if there is one. A branch that is at the new tip already
+// leaves the journal as it is.
+func (c *CreatedBranch) replace(ctx context.Context, tx *refs.Tx, full string) error {
+	ref, err := tx.Lookup(ctx, full)
+	if errors.Is(err, refs.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look up %s: %w", full, err)
+	}
+	if c.Moved, c.Old = true, ref.ID; c.Old == c.Tip {
+		c.Sequence = tx.Sequence()
+	}
+	return nil
+}
+
 // base finds the commit that a new branch starts from.
 func (r *Repository) base(
 	ctx context.Context, names lookuper, v *odb.View, request *CreateBranchRequest,
 ) (object.ID, error) {
-	if request.AnyRef {
-		revision, err := r.resolve(ctx, names, v, request.BaseNamespace, request.Base)
-		return revision.Commit, err
+	if request.Base.Kind == BranchName {
+		found, err := request.Base.branch(ctx, names, "base branch")
+		return found.Commit, err
 	}
-	ref, err := names.Lookup(ctx, request.BaseNamespace.Full("refs/heads/"+request.Base))
-	if errors.Is(err, refs.ErrNotFound) {
-		return object.ZeroID, missingBranch(ctx, names, request.BaseNamespace, "base branch", request.Base)
-	}
-	if err != nil {
-		return object.ZeroID, fmt.Errorf("look up branch %s: %w", request.Base, err)
-	}
-	return ref.ID, nil
+	found, err := r.resolve(ctx, names, v, request.Base)
+	return found.Commit, err
 }

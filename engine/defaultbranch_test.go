@@ -159,7 +159,7 @@ func TestFirstBranchByCalls(t *testing.T) {
 			t.Helper()
 			pushRefs(t, repo, refs.Ephemeral, pack, id, "refs/heads/draft")
 			_, err := repo.CreateBranch(t.Context(), acme, engine.CreateBranchRequest{
-				Branch: "dev", Base: draft.Branch, BaseNamespace: draft.Namespace,
+				Branch: "dev", Base: engine.CommitName{Text: draft.Branch, Kind: engine.BranchName, Namespace: draft.Namespace},
 			})
 			return err
 		},
@@ -261,7 +261,7 @@ func TestDefaultBranchMoveRace(t *testing.T) {
 				if err != nil && !errors.Is(err, engine.ErrDefaultBranch) && !errors.Is(err, engine.ErrNotFound) {
 					t.Error(err)
 				}
-				_, err = repo.CreateBranch(t.Context(), acme, engine.CreateBranchRequest{Branch: name, Base: "main"})
+				_, err = repo.CreateBranch(t.Context(), acme, engine.CreateBranchRequest{Branch: name, Base: branchNamed("main")})
 				if err != nil && !errors.Is(err, engine.ErrExists) {
 					t.Error(err)
 				}

@@ -24,12 +24,12 @@ type DiffOptions struct {
 	Inline bool
 }
 
-// CommitDiffRequest names two commits by their full object ids.
+// CommitDiffRequest names two commits.
 type CommitDiffRequest struct {
-	Commit string
-	// Base is the revision to compare the commit with; "" is its first parent, or the empty tree if
-	// it has none.
-	Base string
+	Commit CommitName
+	// Base is what to compare the commit with; without a text it is its first parent, or the empty
+	// tree if it has none.
+	Base CommitName
 	DiffOptions
 }
 
@@ -60,7 +60,7 @@ type Diff struct {
 
 // CommitDiff opens the diff of a commit. It returns when the first file has been compared.
 //
-// Errors: [ErrInvalid] for a malformed object ID; [ErrNotFound].
+// Errors: [ErrInvalid] for a name that is not of its kind; [ErrNotFound].
 func (r *Repository) CommitDiff(
 	ctx context.Context, request CommitDiffRequest, resources diff.Resources,
 ) (*Diff, error) {
@@ -74,23 +74,28 @@ func (r *Repository) CommitDiff(
 		return nil, err
 	}
 	d := &Diff{view: view}
-	before, after, err := d.resolveCommits(ctx, &request)
+	before, after, err := d.resolveCommits(ctx, r, names, &request)
 	return r.startDiff(ctx, d, before, after, request.DiffOptions, resources, err)
 }
 
-func (d *Diff) resolveCommits(ctx context.Context, request *CommitDiffRequest) (before, after object.ID, err error) {
-	if d.Commit, err = commitOf(ctx, d.view, "sha", request.Commit); err != nil {
+func (d *Diff) resolveCommits(
+	ctx context.Context, r *Repository, names lookuper, request *CommitDiffRequest,
+) (before, after object.ID, err error) {
+	found, err := r.resolve(ctx, names, d.view, request.Commit)
+	if err != nil {
 		return before, after, err
 	}
+	d.Commit = found.Commit
 	row, err := d.view.Linked().Graph(ctx, d.Commit)
 	if err != nil {
 		return before, after, fmt.Errorf("read commit %s: %w", d.Commit, err)
 	}
 	switch {
-	case request.Base != "":
-		if d.BaseCommit, err = commitOf(ctx, d.view, "baseSha", request.Base); err != nil {
+	case request.Base.Text != "":
+		if found, err = r.resolve(ctx, names, d.view, request.Base); err != nil {
 			return before, after, err
 		}
+		d.BaseCommit = found.Commit
 		if d.MergeBase, err = mergeBase(ctx, d.view.Linked(), d.BaseCommit, d.Commit); err != nil {
 			return before, after, err
 		}
@@ -101,19 +106,6 @@ func (d *Diff) resolveCommits(ctx context.Context, request *CommitDiffRequest) (
 	}
 	before, err = treeOf(ctx, d.view.Linked(), d.BaseCommit)
 	return before, row.Tree, err
-}
-
-// commitOf reads the parameter called name, which must be the id of a commit.
-func commitOf(ctx context.Context, view *odb.View, name, value string) (object.ID, error) {
-	id, err := object.ParseID(strings.ToLower(value))
-	if err != nil {
-		return id, invalid("%s: expected the 40 hexadecimal digits of a commit, got %.60q", name, value)
-	}
-	commit, err := peel(ctx, view, id)
-	if isUnknown(err) {
-		err = notFound("commit %s not found", id)
-	}
-	return commit, err
 }
 
 // mergeBase returns the newest of the best common ancestors, or zero.
@@ -151,11 +143,11 @@ func (r *Repository) BranchDiff(
 func (d *Diff) resolveBranches(
 	ctx context.Context, r *Repository, names lookuper, request *BranchDiffRequest,
 ) (before, after object.ID, err error) {
-	branch, err := r.resolve(ctx, names, d.view, request.Namespace, request.Branch)
+	branch, err := r.resolve(ctx, names, d.view, CommitName{Text: request.Branch, Namespace: request.Namespace, Field: "branch"})
 	if err != nil {
 		return before, after, err
 	}
-	base, err := r.resolve(ctx, names, d.view, request.BaseNamespace, request.Base)
+	base, err := r.resolve(ctx, names, d.view, CommitName{Text: request.Base, Namespace: request.BaseNamespace, Field: "base"})
 	if err != nil {
 		return before, after, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 
+	"packhorse/engine/revision"
 	"packhorse/odb"
 	"packhorse/odb/fair"
 	"packhorse/odb/packgen"
@@ -188,9 +189,9 @@ func (f *Fetch) findExcluded(ctx context.Context) error {
 		if len(found) != 1 {
 			return invalid("ambiguous deepen-not: deepen-not %s", name)
 		}
-		commit, err := peel(ctx, f.view.Linked(), found[0])
+		commit, err := revision.Peel(ctx, f.view.Linked(), found[0])
 		switch {
-		case errors.Is(err, errNotCommit): // leaves out no commit
+		case errors.Is(err, revwalk.ErrNotCommit): // leaves out no commit
 		case err != nil:
 			return err
 		default:

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strings"
 
+	"packhorse/engine/revision"
 	"packhorse/odb"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -92,7 +93,7 @@ func pathPosition(
 	}
 	commit = object.ID(position[:object.IDSize])
 	row, err := view.Asking().Graph(ctx, commit)
-	if isUnknown(err) {
+	if revision.IsUnknown(err) {
 		return commit, tree, "", bad
 	}
 	if err != nil {
@@ -221,8 +222,13 @@ type position struct {
 	tree     object.ID
 }
 
-// at resolves ref and opens the objects; the caller closes the view.
+// at resolves a revision and opens the objects; the caller closes the view.
 func (r *Repository) at(ctx context.Context, ns refs.Namespace, ref string) (position, error) {
+	return r.atCommit(ctx, CommitName{Text: ref, Namespace: ns})
+}
+
+// atCommit is at for a name of any kind.
+func (r *Repository) atCommit(ctx context.Context, name CommitName) (position, error) {
 	names, err := r.names(ctx)
 	if err != nil {
 		return position{}, err
@@ -232,14 +238,14 @@ func (r *Repository) at(ctx context.Context, ns refs.Namespace, ref string) (pos
 	if err != nil {
 		return position{}, err
 	}
-	revision, err := r.resolve(ctx, names, view, ns, ref)
+	found, err := r.resolve(ctx, names, view, name)
 	if err != nil {
 		return position{}, errors.Join(err, view.Close())
 	}
 	view = view.Linked() // the objects read below belong to the revision
-	row, err := view.Graph(ctx, revision.Commit)
+	row, err := view.Graph(ctx, found.Commit)
 	if err != nil {
-		return position{}, errors.Join(fmt.Errorf("read commit %s: %w", revision.Commit, err), view.Close())
+		return position{}, errors.Join(fmt.Errorf("read commit %s: %w", found.Commit, err), view.Close())
 	}
-	return position{revision: revision, view: view, row: row, tree: row.Tree}, nil
+	return position{revision: found, view: view, row: row, tree: row.Tree}, nil
 }

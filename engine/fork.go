@@ -41,12 +41,6 @@ func (b *Base) check() error {
 	return b.Snapshot.checkAs("initial_commit.message")
 }
 
-// isObjectName reports whether text is an object ID or a sufficiently long beginning of one.
-func isObjectName(text string) bool {
-	return len(text) >= prefixDigitsMin && len(text) <= object.HexSize &&
-		strings.Trim(strings.ToLower(text), "0123456789abcdef") == ""
-}
-
 // cause is the name of the creation in the journal.
 func (b *Base) cause() string {
 	switch {
@@ -159,28 +153,31 @@ func (r *Repository) take(
 	if wanted == "" && base.Snapshot == nil {
 		return r.takeAll(ctx, names, request.DefaultBranch)
 	}
-	var revision Revision
-	var err error
-	if base.Commit != "" && len(base.Commit) < object.HexSize {
-		revision, err = r.resolvePrefix(ctx, view, Revision{Name: base.Commit})
-	} else {
-		revision, err = r.resolve(ctx, names, view, refs.Main, wanted)
+	name := CommitName{Text: wanted, Field: "base_repo.ref"}
+	if base.Commit != "" {
+		name.Kind = IDPrefix
+	}
+	found, err := r.resolve(ctx, names, view, name)
+	if name.Kind == IDPrefix && isNotFound(err) {
+		err = notFound("ref %q not found", wanted)
 	}
 	if err != nil {
 		return nil, err
 	}
 	o := &origin{defaultBranch: request.DefaultBranch}
-	if branch, ok := strings.CutPrefix(revision.Ref, "refs/heads/"); ok && o.defaultBranch == "" {
+	if branch, ok := strings.CutPrefix(found.Ref, "refs/heads/"); ok && o.defaultBranch == "" {
 		o.defaultBranch = branch
 	}
 	o.defaultBranch = cmp.Or(o.defaultBranch, r.record.DefaultBranch)
-	o.refs = []refs.Ref{{Name: "refs/heads/" + o.defaultBranch, ID: revision.Commit}}
-	if base.Snapshot == nil && strings.HasPrefix(revision.Ref, "refs/tags/") {
-		tag, err := names.Lookup(ctx, revision.Ref)
+	o.refs = []refs.Ref{{Name: "refs/heads/" + o.defaultBranch, ID: found.Commit}}
+	if base.Snapshot == nil && strings.HasPrefix(found.Ref, "refs/tags/") {
+		tag, err := names.Lookup(ctx, found.Ref)
 		if err != nil {
-			return nil, fmt.Errorf("look up %s: %w", revision.Ref, err)
+			return nil, fmt.Errorf("look up %s: %w", found.Ref, err)
 		}
-		o.refs = append(o.refs, tag)
+		if tag.Target() == found.Commit { // and not an ancestor of it
+			o.refs = append(o.refs, tag)
+		}
 	}
 	return o, nil
 }

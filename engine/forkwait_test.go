@@ -28,7 +28,7 @@ func TestForkAnswersByRefAtOnce(t *testing.T) {
 	hidden, err := upload(base, acme, engine.CommitTarget{Branch: "hidden", Base: "main"},
 		change{path: "secret", content: "secret\n"})
 	must(t, err)
-	_, err = base.AddNote(ctx, acme, engine.NoteTarget{Ref: "refs/notes/commits", Commit: tip}, "a note", false)
+	_, err = base.AddNote(ctx, acme, engine.NoteTarget{Ref: "refs/notes/commits", Object: named(tip)}, "a note", false)
 	must(t, err)
 	_, err = base.DeleteBranch(ctx, acme, refs.Main, "hidden")
 	must(t, err)
@@ -89,9 +89,9 @@ func TestForkAnswersByRefAtOnce(t *testing.T) {
 			must(t, err)
 		}
 		must(t, diff.Close())
-		_, err = fork.PreviewMerge(ctx, engine.MergeBranch{Name: "side"}, engine.MergeBranch{Name: "main"}, true)
+		_, err = fork.PreviewMerge(ctx, branchNamed("side"), engine.MergeBranch{Name: "main"}, true)
 		must(t, err)
-		note, err := fork.Note(ctx, engine.NoteTarget{Ref: "refs/notes/commits", Commit: tip})
+		note, err := fork.Note(ctx, engine.NoteTarget{Ref: "refs/notes/commits", Object: named(tip)})
 		if err != nil || note.Text != "a note" {
 			t.Errorf("the note is %q, %v", note.Text, err)
 		}
@@ -105,31 +105,31 @@ func TestForkAnswersByRefAtOnce(t *testing.T) {
 	for i := range 3 {
 		_, err = upload(fork, acme, main, change{path: fmt.Sprint("dir/f", i), content: "in the fork\n"})
 		must(t, err)
-		_, err = fork.AddNote(ctx, acme, engine.NoteTarget{Ref: "refs/notes/commits", Commit: tip}, "more", true)
+		_, err = fork.AddNote(ctx, acme, engine.NoteTarget{Ref: "refs/notes/commits", Object: named(tip)}, "more", true)
 		must(t, err)
-		_, err = fork.DeleteNote(ctx, acme, engine.NoteTarget{Ref: "refs/notes/commits", Commit: tip})
+		_, err = fork.DeleteNote(ctx, acme, engine.NoteTarget{Ref: "refs/notes/commits", Object: named(tip)})
 		must(t, err)
-		_, err = fork.AddNote(ctx, acme, engine.NoteTarget{Ref: "refs/notes/commits", Commit: tip}, "a note", false)
+		_, err = fork.AddNote(ctx, acme, engine.NoteTarget{Ref: "refs/notes/commits", Object: named(tip)}, "a note", false)
 		must(t, err)
 		reads()
 	}
 	merged, err := fork.Merge(ctx, acme, engine.MergeRequest{
-		Source: engine.MergeBranch{Name: "side"}, Target: engine.MergeBranch{Name: "main"}, Strategy: engine.AlwaysMerge,
+		Source: branchNamed("side"), Target: engine.MergeBranch{Name: "main"}, Strategy: engine.AlwaysMerge,
 		Details: engine.CommitDetails{Message: "merge", Author: thor},
 	})
 	if err != nil || merged.Kind != engine.MergeCommitted {
 		t.Fatalf("merge: %s, %v", merged.Kind, err)
 	}
-	_, err = fork.CreateBranch(ctx, acme, engine.CreateBranchRequest{Branch: "new", Base: "side"})
+	_, err = fork.CreateBranch(ctx, acme, engine.CreateBranchRequest{Branch: "new", Base: branchNamed("side")})
 	must(t, err)
 	reads()
 
 	for _, id := range []object.ID{hidden.New, {1}} {
-		if _, err := fork.Commit(ctx, id.String()); !errors.Is(err, engine.ErrNotFound) {
+		if _, err := fork.Commit(ctx, named(id)); !errors.Is(err, engine.ErrNotFound) {
 			t.Errorf("commit %s: %v", id, err)
 		}
 	}
-	if _, err := fork.Commit(ctx, commits[3].String()); err != nil {
+	if _, err := fork.Commit(ctx, named(commits[3])); err != nil {
 		t.Errorf("a commit that main reaches: %v", err)
 	}
 	if n := host.VisibilityWalkCount(); n != 1 {

@@ -9,6 +9,7 @@ import (
 
 	"packhorse/engine/grep"
 	"packhorse/engine/pathspec"
+	"packhorse/engine/revision"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -70,7 +71,7 @@ func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error
 			return Grep{}, err
 		}
 		row, err := at.view.Asking().Graph(ctx, position.commit)
-		if isUnknown(err) {
+		if revision.IsUnknown(err) {
 			return Grep{}, invalid("invalid cursor %.100q", request.Cursor)
 		}
 		if err != nil {

@@ -41,6 +41,7 @@ import (
 	"packhorse/engine/clonecache"
 	"packhorse/engine/credential"
 	"packhorse/engine/maintain"
+	"packhorse/engine/revision"
 	"packhorse/engine/webhook"
 	"packhorse/odb"
 	"packhorse/odb/file"
@@ -75,6 +76,7 @@ type Host struct {
 
 	traces   *traces
 	listings *listings
+	jumps    *revision.Jumps
 
 	maintenance maintain.Settings
 	worker      *maintain.Worker
@@ -133,8 +135,9 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		log:         c.Logger,
 		now:         c.Now,
 
-		traces:   newHistoryCache[commitKey, *revwalk.TracedFolder](c.HistoryBytes - c.HistoryBytes/4),
+		traces:   newHistoryCache[commitKey, *revwalk.TracedFolder](c.HistoryBytes - c.HistoryBytes/4 - c.HistoryBytes/16),
 		listings: newHistoryCache[listingKey, *commitListing](c.HistoryBytes / 4),
+		jumps:    revision.NewJumps(c.HistoryBytes / 16),
 
 		maintenance: c.Maintenance,
 		worker:      worker,

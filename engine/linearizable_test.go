@@ -286,7 +286,8 @@ func (c *stormClient) commit(ctx context.Context, w write) outcome {
 	var err error
 	if w.kind == writeRestore {
 		details := engine.CommitDetails{Message: fmt.Sprintf("%d of client %d", c.count, c.number), Author: thor}
-		result, err = c.repo.RestoreCommit(ctx, acme, engine.RestoreRequest{Target: target, Details: details, Commit: c.seed})
+		request := engine.RestoreRequest{Target: target, Details: details, Commit: named(c.seed)}
+		result, err = c.repo.RestoreCommit(ctx, acme, request)
 	} else {
 		result, err = upload(c.repo, acme, target, change{path: fmt.Sprint(c.number), content: fmt.Sprint(c.count)})
 	}
@@ -313,7 +314,7 @@ func (c *stormClient) parent(ctx context.Context, id object.ID) (object.ID, erro
 
 func (c *stormClient) create(ctx context.Context, w write) outcome {
 	if w.slot == slotTag {
-		created, err := c.repo.CreateTag(ctx, acme, refs.Main, slotNames[slotTag], c.seed)
+		created, err := c.repo.CreateTag(ctx, acme, refs.Main, slotNames[slotTag], named(c.seed))
 		got := outcome{err: err, sequence: created.Sequence}
 		if err == nil {
 			got.new = c.seed
@@ -321,8 +322,8 @@ func (c *stormClient) create(ctx context.Context, w write) outcome {
 		return got
 	}
 	created, err := c.repo.CreateBranch(ctx, acme, engine.CreateBranchRequest{
-		Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot), Base: slotNames[w.base],
-		BaseNamespace: namespaceOf(w.base),
+		Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot),
+		Base: engine.CommitName{Text: slotNames[w.base], Kind: engine.BranchName, Namespace: namespaceOf(w.base)},
 	})
 	return outcome{err: err, new: created.Tip, sequence: created.Sequence}
 }

@@ -30,16 +30,18 @@ const (
 	PreferForward MergeStrategy = "ff_prefer"
 )
 
-// MergeBranch is a branch that takes part in a merge.
+// MergeBranch is the branch that a merge changes.
 type MergeBranch struct {
 	Name      string
 	Namespace refs.Namespace
 }
 
-// MergeRequest describes a merge of one branch into another.
+// MergeRequest describes a merge into a branch.
 type MergeRequest struct {
-	Source, Target MergeBranch
-	Strategy       MergeStrategy
+	// Source is what is merged: a branch, or any commit.
+	Source   CommitName
+	Target   MergeBranch
+	Strategy MergeStrategy
 	// Squash makes one commit of the source's, whose parent is the target alone.
 	Squash bool
 	// Expected is the tip that the target must have; nil expects nothing.
@@ -80,13 +82,15 @@ type MergeOutcome struct {
 
 // check validates the fields that can be judged without the repository.
 func (m *MergeRequest) check() error {
-	if _, err := m.Source.Namespace.Branch(m.Source.Name); err != nil {
-		return invalid("source_branch: %v", err)
+	if m.Source.Kind == BranchName {
+		if _, err := m.Source.Namespace.Branch(m.Source.Text); err != nil {
+			return invalid("source_branch: %v", err)
+		}
 	}
 	if _, err := m.Target.Namespace.Branch(m.Target.Name); err != nil {
 		return invalid("target_branch: %v", err)
 	}
-	if m.Source == m.Target {
+	if m.Source.Text == m.Target.Name && m.Source.Namespace == m.Target.Namespace {
 		return invalid("source_branch and target_branch are the same branch")
 	}
 	switch m.Strategy {
@@ -105,11 +109,11 @@ func (m *MergeRequest) check() error {
 // docs/invariants.md 43.
 const mergeTriesMax = 16
 
-// Merge merges one branch into another and returns when that is durable. The source commit is
+// Merge merges a commit into a branch and returns when that is durable. The source commit is
 // resolved once. When the target moves during the merge and the request has no expectation, the
 // merge is repeated onto the new tip. A conflict is an outcome, not an error.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a branch that does not exist; [ErrStale];
+// Errors: [ErrInvalid]; [ErrNotFound] for a name that does not exist; [ErrStale];
 // [ErrNotForward], merge.ErrUnrelated; merge.ErrTooLarge; [ErrUnreadable]; refs.ErrDenied,
 // refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeRequest) (MergeOutcome, error) {
@@ -171,6 +175,9 @@ func (r *Repository) mergeOnce(
 		if err := objects.Refresh(ctx); err != nil {
 			return fmt.Errorf("refresh objects: %w", err)
 		}
+		if there, err := objects.View().Linked().Has(ctx, outcome.Commit); err != nil || !there {
+			return errors.Join(err, notFound("commit %s not found", outcome.Commit)) // pruned: no ref led to it
+		}
 		if err := objects.Stage(ctx, tx.Batch()); err != nil {
 			return fmt.Errorf("stage objects: %w", err)
 		}
@@ -218,7 +225,7 @@ func (r *Repository) planMerge(
 		return plan, err
 	case request.Strategy == OnlyForward:
 		return plan, &failure{kind: ErrNotForward, text: fmt.Sprintf("%q cannot be moved forward to %q", request.Target.Name,
-			request.Source.Name)}
+			request.Source.Text)}
 	}
 	if err := request.Details.check(); err != nil {
 		return plan, err
@@ -256,13 +263,18 @@ func (r *Repository) relate(
 	}
 	defer func() { err = errors.Join(err, names.Close()) }()
 	if o.Source = pinned; pinned.IsZero() {
-		if o.Source, err = tipOf(ctx, names, request.Source); err != nil {
+		found, err := r.resolve(ctx, names, view.Asking(), request.Source)
+		if err != nil {
 			return plan, err
 		}
+		o.Source = found.Commit
 	}
-	if o.Old, err = tipOf(ctx, names, request.Target); err != nil {
+	into := CommitName{Text: request.Target.Name, Namespace: request.Target.Namespace}
+	target, err := into.branch(ctx, names, "branch")
+	if err != nil {
 		return plan, err
 	}
+	o.Old = target.Commit
 	o.Sequence = names.Sequence()
 	if request.Expected != nil && *request.Expected != o.Old {
 		return plan, &StaleError{Branch: request.Target.Name, Expected: *request.Expected, Actual: o.Old}
@@ -289,7 +301,7 @@ func (r *Repository) mergeTrees(ctx context.Context, view *odb.View, request *Me
 	var result *merge.Result
 	err := fair.Do(ctx, func(ctx context.Context) (err error) {
 		result, err = merge.Commits(ctx, view, o.Old, o.Source, plan.bases, merge.Options{
-			Ours: request.Target.Name, Theirs: request.Source.Name, BytesMax: r.host.limits.MergeBytesMax,
+			Ours: request.Target.Name, Theirs: request.Source.Text, BytesMax: r.host.limits.MergeBytesMax,
 			PathBytesMax: r.host.limits.MergePathBytesMax, Unrelated: request.Unrelated,
 		})
 		return err
@@ -302,17 +314,6 @@ func (r *Repository) mergeTrees(ctx context.Context, view *odb.View, request *Me
 		o.Kind, o.Conflicts = MergeConflicted, result.Conflicts
 	}
 	return nil
-}
-
-func tipOf(ctx context.Context, names lookuper, b MergeBranch) (object.ID, error) {
-	ref, err := names.Lookup(ctx, b.Namespace.Full("refs/heads/"+b.Name))
-	if errors.Is(err, refs.ErrNotFound) {
-		return object.ZeroID, missingBranch(ctx, names, b.Namespace, "branch", b.Name)
-	}
-	if err != nil {
-		return object.ZeroID, fmt.Errorf("look up branch %s: %w", b.Name, err)
-	}
-	return ref.ID, nil
 }
 
 // unreadable says of an error of the stored objects that a merge met them: docs/invariants.md 38.

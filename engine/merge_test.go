@@ -84,7 +84,7 @@ func TestMergeLosesRaces(t *testing.T) {
 				return err
 			}
 			request := engine.MergeRequest{
-				Source: engine.MergeBranch{Name: "dev"}, Target: engine.MergeBranch{Name: "main"}, Strategy: engine.PreferForward,
+				Source: branchNamed("dev"), Target: engine.MergeBranch{Name: "main"}, Strategy: engine.PreferForward,
 				Details: engine.CommitDetails{Message: "joined", Author: thor},
 			}
 			if test.expected {

@@ -52,12 +52,12 @@ const (
 	hiddenFolder    = "folder"
 )
 
-// PreviewMerge returns the outcome that a merge of one branch into another would have, and changes
+// PreviewMerge returns the outcome that a merge of a commit into a branch would have, and changes
 // nothing. contents includes the versions of conflicting files, within bounds.
 //
 // Errors: [ErrInvalid]; [ErrNotFound]; merge.ErrUnrelated, merge.ErrTooLarge; [ErrUnreadable].
 func (r *Repository) PreviewMerge(
-	ctx context.Context, source, target MergeBranch, contents bool,
+	ctx context.Context, source CommitName, target MergeBranch, contents bool,
 ) (preview MergePreview, err error) {
 	request := MergeRequest{Source: source, Target: target, Strategy: PreferForward}
 	if err := request.check(); err != nil {

@@ -8,7 +8,9 @@ import (
 
 	"packhorse/engine/commit"
 	"packhorse/engine/notes"
+	"packhorse/engine/revision"
 	"packhorse/odb"
+	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -57,8 +59,10 @@ func notesName(name string) (string, error) {
 type NoteTarget struct {
 	Namespace refs.Namespace
 	// Ref is the full name of the notes ref, as clients of the namespace see it.
-	Ref    string
-	Commit object.ID
+	Ref string
+	// Object is the commit that the note is about. A full ID is taken as it is: the commit may have
+	// gone.
+	Object CommitName
 	// Expected is where the notes ref must be, the zero id for "absent"; nil expects nothing.
 	Expected *object.ID
 	// Author is the author of the notes commit; empty means the actor.
@@ -75,7 +79,8 @@ type NoteResult struct {
 
 // Note is a note as answers show it.
 type Note struct {
-	Text string // without the line ends that it ends in
+	Commit object.ID
+	Text   string // without the line ends that it ends in
 	// Tip is where the notes ref is.
 	Tip object.ID
 }
@@ -92,7 +97,11 @@ func (r *Repository) Note(ctx context.Context, target NoteTarget) (Note, error) 
 		return Note{}, err
 	}
 	defer view.Close()
-	missing := notFound("no note for commit %s in %s", target.Commit, target.Ref)
+	about, err := r.noteObject(ctx, names, view, &target)
+	if err != nil {
+		return Note{}, err
+	}
+	missing := notFound("no note for commit %s in %s", about, target.Ref)
 	ref, err := names.Lookup(ctx, target.Namespace.Full(target.Ref))
 	if errors.Is(err, refs.ErrNotFound) {
 		return Note{}, missing
@@ -105,7 +114,7 @@ func (r *Repository) Note(ctx context.Context, target NoteTarget) (Note, error) 
 	if err != nil {
 		return Note{}, err
 	}
-	blobs, err := tree.Find(ctx, target.Commit)
+	blobs, err := tree.Find(ctx, about)
 	if err != nil {
 		return Note{}, fmt.Errorf("read %s: %w", target.Ref, err)
 	}
@@ -116,7 +125,18 @@ func (r *Repository) Note(ctx context.Context, target NoteTarget) (Note, error) 
 	if err != nil {
 		return Note{}, fmt.Errorf("read %s: %w", target.Ref, err)
 	}
-	return Note{Text: strings.TrimRight(string(text), "\n"), Tip: ref.ID}, nil
+	return Note{Commit: about, Text: strings.TrimRight(string(text), "\n"), Tip: ref.ID}, nil
+}
+
+// noteObject finds the commit that a note is about.
+func (r *Repository) noteObject(
+	ctx context.Context, names lookuper, view *odb.View, target *NoteTarget,
+) (object.ID, error) {
+	if id, err := object.ParseID(strings.ToLower(target.Object.Text)); err == nil {
+		return id, nil
+	}
+	found, err := r.resolve(ctx, names, view, target.Object)
+	return found.Commit, err
 }
 
 // openNotes opens the notes tree of a commit, that of nothing for the zero id.
@@ -124,8 +144,8 @@ func openNotes(ctx context.Context, view *odb.View, tip object.ID) (*notes.Tree,
 	if tip.IsZero() {
 		return notes.Open(ctx, view, object.ZeroID)
 	}
-	id, err := peel(ctx, view, tip)
-	if errors.Is(err, errNotCommit) {
+	id, err := revision.Peel(ctx, view, tip)
+	if errors.Is(err, revwalk.ErrNotCommit) {
 		return nil, fmt.Errorf("%s is no commit: %w", tip, notes.ErrMalformed)
 	}
 	if err != nil {
@@ -160,18 +180,18 @@ func (r *Repository) AddNote(
 		message = "Notes added by 'git notes append'"
 	}
 	return r.changeNotes(ctx, &actor, &target, message,
-		func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine) error {
-			if err := requireCommit(ctx, objects.View(), target.Commit); err != nil {
+		func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, about object.ID) error {
+			if err := requireCommit(ctx, objects.View(), about); err != nil {
 				return err
 			}
-			blobs, err := tree.Find(ctx, target.Commit)
+			blobs, err := tree.Find(ctx, about)
 			if err != nil {
 				return err
 			}
 			if len(blobs) > 0 && !toExisting {
-				return &failure{kind: ErrExists, text: fmt.Sprintf("commit %s already has a note in %s", target.Commit, target.Ref)}
+				return &failure{kind: ErrExists, text: fmt.Sprintf("commit %s already has a note in %s", about, target.Ref)}
 			}
-			return setNote(ctx, tree, objects, target.Commit, blobs, clean)
+			return setNote(ctx, tree, objects, about, blobs, clean)
 		})
 }
 
@@ -206,20 +226,20 @@ func setNote(
 func (r *Repository) DeleteNote(ctx context.Context, actor Actor, target NoteTarget) (NoteResult, error) {
 	const message = "Notes removed by 'git notes remove'"
 	return r.changeNotes(ctx, &actor, &target, message,
-		func(ctx context.Context, tree *notes.Tree, _ *odb.Quarantine) error {
-			found, err := tree.Remove(ctx, target.Commit)
+		func(ctx context.Context, tree *notes.Tree, _ *odb.Quarantine, about object.ID) error {
+			found, err := tree.Remove(ctx, about)
 			if err == nil && !found {
-				err = notFound("no note for commit %s in %s", target.Commit, target.Ref)
+				err = notFound("no note for commit %s in %s", about, target.Ref)
 			}
 			return err
 		})
 }
 
-// changeNotes commits what edit does to a notes tree. edit is called again on a new tip when the
-// notes ref has moved.
+// changeNotes commits what edit does to a notes tree about a commit. edit is called again on a new
+// tip when the notes ref has moved.
 func (r *Repository) changeNotes(
 	ctx context.Context, actor *Actor, target *NoteTarget, message string,
-	edit func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine) error,
+	edit func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, about object.ID) error,
 ) (result NoteResult, err error) {
 	author, err := target.author(actor)
 	if err != nil {
@@ -234,7 +254,7 @@ func (r *Repository) changeNotes(
 	defer objects.Close() // once the write is durable, this cannot fail it any more
 	change := r.change(actor, "note")
 	change.FastForward = onTop
-	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
+	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, now *Repository) error {
 		tip, err := target.tip(ctx, tx)
 		if err != nil {
 			return err
@@ -246,7 +266,11 @@ func (r *Repository) changeNotes(
 		if err != nil {
 			return err
 		}
-		if err := edit(ctx, tree, objects); err != nil {
+		about, err := now.noteObject(ctx, tx, objects.View(), target)
+		if err != nil {
+			return err
+		}
+		if err := edit(ctx, tree, objects, about); err != nil {
 			return err
 		}
 		root, err := tree.Write(ctx, objects)
@@ -267,7 +291,7 @@ func (r *Repository) changeNotes(
 		if err := tx.Set(ctx, target.Namespace.Full(target.Ref), &tip, id, object.ZeroID); err != nil {
 			return err
 		}
-		result = NoteResult{Commit: target.Commit, Ref: target.Ref, Old: tip, New: id, Sequence: tx.Sequence() + 1}
+		result = NoteResult{Commit: about, Ref: target.Ref, Old: tip, New: id, Sequence: tx.Sequence() + 1}
 		return setReceipt(tx, result)
 	})
 	if err != nil {

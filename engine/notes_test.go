@@ -124,7 +124,7 @@ func TestNotesTreesAreGits(t *testing.T) {
 			pushAll(t, repo, git)
 			for step := range test.steps {
 				id := ids[rng.IntN(len(ids))]
-				target := engine.NoteTarget{Ref: engine.DefaultNotesRef, Commit: parseID(t, id)}
+				target := engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(parseID(t, id))}
 				text := fmt.Sprintf("note %d", rng.IntN(5))
 				_, listErr := git.Try(nil, "notes", "list", id)
 				var done engine.NoteResult
@@ -150,7 +150,7 @@ func TestNotesTreesAreGits(t *testing.T) {
 			}
 			for _, id := range ids[:min(len(ids), 50)] {
 				text, err := git.Try(nil, "notes", "show", id)
-				note, noteErr := repo.Note(ctx, engine.NoteTarget{Ref: engine.DefaultNotesRef, Commit: parseID(t, id)})
+				note, noteErr := repo.Note(ctx, engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(parseID(t, id))})
 				if (err == nil) != (noteErr == nil) || err == nil && note.Text != strings.TrimRight(string(text), "\n") {
 					t.Errorf("note of %s is %q, %v; git has %q, %v", id, note.Text, noteErr, text, err)
 				}
@@ -170,7 +170,7 @@ func TestNotesTextsAreGits(t *testing.T) {
 	for i, text := range texts {
 		other := texts[len(texts)-1-i]
 		for _, id := range []string{ids[i], ids[i+6]} {
-			target := engine.NoteTarget{Ref: engine.DefaultNotesRef, Commit: parseID(t, id)}
+			target := engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(parseID(t, id))}
 			git.Git("notes", "add", "-m", text, id)
 			if _, err := repo.AddNote(ctx, acme, target, text, false); err != nil {
 				t.Fatal(err)
@@ -224,7 +224,7 @@ func TestNotesCommits(t *testing.T) {
 	var tip object.ID
 	for i, step := range steps {
 		actor := engine.Actor{Org: enginetest.Org, Subject: step.subject}
-		target := engine.NoteTarget{Ref: engine.DefaultNotesRef, Commit: made.New, Author: step.author, Expected: &tip}
+		target := engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(made.New), Author: step.author, Expected: &tip}
 		var done engine.NoteResult
 		if step.note == "" {
 			done, err = repo.DeleteNote(ctx, actor, target)
@@ -276,7 +276,7 @@ func TestNotesRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := engine.NoteTarget{Ref: engine.DefaultNotesRef, Commit: made.New}
+	plain := engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(made.New)}
 	if _, err := repo.AddNote(ctx, acme, plain, "one", false); err != nil {
 		t.Fatal(err)
 	}
@@ -298,8 +298,8 @@ func TestNotesRefused(t *testing.T) {
 		return err
 	}
 	noAuthor := with(func(target *engine.NoteTarget) { target.Author.Name = "only a name" })
-	noCommit := with(func(target *engine.NoteTarget) { target.Commit = made.Tree })
-	unknown := with(func(target *engine.NoteTarget) { target.Commit = object.ID{1} })
+	noCommit := with(func(target *engine.NoteTarget) { target.Object = named(made.Tree) })
+	unknown := with(func(target *engine.NoteTarget) { target.Object = named(object.ID{1}) })
 	absent := with(func(target *engine.NoteTarget) { target.Expected = &object.ID{} })
 	elsewhere := with(func(target *engine.NoteTarget) { target.Expected = &made.New })
 	noRef := with(func(target *engine.NoteTarget) { target.Ref = "refs/notes/x" })
@@ -337,7 +337,7 @@ func TestNotesDoNotRace(t *testing.T) {
 	for i, id := range ids {
 		group.Go(func() {
 			for _, about := range []string{id, ids[0]} {
-				target := engine.NoteTarget{Ref: engine.DefaultNotesRef, Commit: parseID(t, about)}
+				target := engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(parseID(t, about))}
 				if _, err := repo.AddNote(ctx, acme, target, fmt.Sprintf("by %d", i), true); err != nil {
 					t.Error(err)
 				}
@@ -346,7 +346,7 @@ func TestNotesDoNotRace(t *testing.T) {
 	}
 	group.Wait()
 	for i, id := range ids {
-		note, err := repo.Note(ctx, engine.NoteTarget{Ref: engine.DefaultNotesRef, Commit: parseID(t, id)})
+		note, err := repo.Note(ctx, engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(parseID(t, id))})
 		if err != nil {
 			t.Fatal(err)
 		}

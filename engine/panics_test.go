@@ -88,7 +88,7 @@ func TestPanics(t *testing.T) {
 	t.Parallel()
 	works := map[string]func(ctx context.Context, host *engine.Host, repo *engine.Repository, tip object.ID) error{
 		"diff": func(ctx context.Context, _ *engine.Host, repo *engine.Repository, tip object.ID) error {
-			d, err := repo.CommitDiff(ctx, engine.CommitDiffRequest{Commit: tip.String()}, unlimited{})
+			d, err := repo.CommitDiff(ctx, engine.CommitDiffRequest{Commit: named(tip)}, unlimited{})
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"packhorse/engine/revision"
 	"packhorse/engine/upstream"
 	"packhorse/odb"
 	"packhorse/odb/ingest"
@@ -359,7 +360,7 @@ func (p *Push) command(ctx context.Context, tx *refs.Tx, now *Repository, comman
 	}
 	var peeled object.ID
 	if info.Type == object.TypeTag {
-		if peeled, _, err = follow(ctx, view, command.New); errors.Is(err, errTagChain) {
+		if peeled, _, err = revision.Follow(ctx, view, command.New); errors.Is(err, revision.ErrTagChain) {
 			return RefusedTagChain
 		} else if err != nil {
 			return err
@@ -373,8 +374,8 @@ func (p *Push) command(ctx context.Context, tx *refs.Tx, now *Repository, comman
 func (p *Push) fastForward(ctx context.Context, from, to object.ID) (bool, error) {
 	view := p.objects.View()
 	for _, id := range []*object.ID{&from, &to} {
-		commit, err := peel(ctx, view, *id)
-		if errors.Is(err, errNotCommit) {
+		commit, err := revision.Peel(ctx, view, *id)
+		if errors.Is(err, revwalk.ErrNotCommit) {
 			return false, nil
 		}
 		if err != nil {

@@ -6,10 +6,35 @@ import (
 	"fmt"
 	"strings"
 
+	"packhorse/engine/revision"
 	"packhorse/odb"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
+
+// NameKind says which names of a commit a request takes.
+type NameKind uint8
+
+// Kinds of names.
+const (
+	// AnyRevision is a revision as docs/api.md has it; "" is the default branch.
+	AnyRevision NameKind = iota
+	// BranchName is the name of a branch; "" is the default branch where a request has a default.
+	BranchName
+	// FullID is the whole ID of a commit, or of a tag that leads to one.
+	FullID
+	// IDPrefix is such an ID or the unique beginning of one.
+	IDPrefix
+)
+
+// CommitName is how a request names a commit.
+type CommitName struct {
+	Text      string
+	Kind      NameKind
+	Namespace refs.Namespace
+	// Field is what the client calls the name, such as "base_ref", for messages; "" is "ref".
+	Field string
+}
 
 // Revision is a commit and the name that led to it.
 type Revision struct {
@@ -21,136 +46,124 @@ type Revision struct {
 	Commit object.ID
 }
 
-// prefixDigitsMin is the shortest abbreviation of an object ID.
-const prefixDigitsMin = 7
-
-// resolve finds the commit of a name: an object ID, a branch, a tag, a full ref, or the unique
-// beginning of an object ID, in this order (docs/invariants.md 32). Without a name it is the
-// default branch.
+// resolve finds the commit of a name, by the rules of docs/invariants.md 32.
 //
-// Errors: [ErrNotFound]; [ErrInvalid] for an ambiguous prefix.
-func (r *Repository) resolve(
-	ctx context.Context, names lookuper, v *odb.View, ns refs.Namespace, name string,
-) (Revision, error) {
-	if name == "" {
+// Errors: [ErrNotFound]; [ErrInvalid] for a name that is not of its kind, and for an ambiguous
+// prefix.
+func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, n CommitName) (Revision, error) {
+	if n.Text == "" && n.Kind <= BranchName {
 		var err error
-		if name, _, err = r.head(ctx, names, ns); err != nil && !errors.Is(err, refs.ErrNotFound) {
+		if n.Text, _, err = r.head(ctx, names, n.Namespace); err != nil && !errors.Is(err, refs.ErrNotFound) {
 			return Revision{}, fmt.Errorf("look up the default branch: %w", err)
 		}
 	}
-	revision := Revision{Name: name}
-	missing := func() error { return missingBranch(ctx, names, ns, "ref", name) }
-	if id, err := object.ParseID(strings.ToLower(name)); err == nil {
-		revision.Commit, err = peel(ctx, v, id)
-		if isUnknown(err) {
-			return revision, missing()
-		}
-		return revision, err
+	switch n.Kind {
+	case BranchName:
+		return n.branch(ctx, names, "branch")
+	case FullID, IDPrefix:
+		return r.resolveID(ctx, v, n)
 	}
-	for _, candidate := range candidates(name) {
-		ref, err := names.Lookup(ctx, ns.Full(candidate))
-		if errors.Is(err, refs.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return revision, fmt.Errorf("look up %s: %w", candidate, err)
-		}
-		revision.Ref = candidate
-		revision.Commit, err = peel(ctx, v.Linked(), ref.Target())
-		if isUnknown(err) {
-			return revision, missing()
-		}
-		return revision, err
-	}
-	if len(name) < prefixDigitsMin || strings.Trim(strings.ToLower(name), "0123456789abcdef") != "" {
-		return revision, missing()
-	}
-	return r.resolvePrefix(ctx, v, revision)
-}
-
-// candidates are the refs that a name may mean.
-func candidates(name string) []string {
-	list := []string{"refs/heads/" + name, "refs/tags/" + name}
-	if strings.HasPrefix(name, "refs/") {
-		list = append(list, name)
-	}
-	return list
-}
-
-func (r *Repository) resolvePrefix(ctx context.Context, v *odb.View, revision Revision) (Revision, error) {
-	ids, err := v.Resolve(ctx, strings.ToLower(revision.Name))
-	if err != nil {
-		return revision, fmt.Errorf("resolve %q: %w", revision.Name, err)
-	}
-	found := 0
-	for _, id := range ids {
-		info, err := v.Stat(ctx, id)
-		if err != nil {
-			return revision, fmt.Errorf("read %s: %w", id, err)
-		}
-		if info.Type == object.TypeCommit {
-			revision.Commit = id
-			found++
-		}
-	}
-	switch found {
-	case 0:
-		return revision, notFound("ref %q not found", revision.Name)
-	case 1:
-		return revision, nil
+	found, err := revision.Resolve(ctx, n.Text, namesIn{r, names, n.Namespace}, v, r.host.jumps)
+	refusal, ok := errors.AsType[*revision.Error](err)
+	switch {
+	case !ok:
+	case errors.Is(err, revision.ErrInvalid):
+		err = invalid("%s %v", n.field(), refusal)
+	case refusal.Base == n.Text:
+		err = missingBranch(ctx, names, n.Namespace, "ref", n.Text)
+	case refusal.Base != "":
+		err = notFound("ref %.200q: %v", n.Text, missingBranch(ctx, names, n.Namespace, "ref", refusal.Base))
 	default:
-		return revision, invalid("ref %q is ambiguous: %d commits begin with it", revision.Name, found)
+		err = notFound("ref %v", refusal)
 	}
+	return Revision{Name: n.Text, Ref: found.Ref, Commit: found.Commit}, err
 }
 
-// peel follows tag objects to the commit. It is [errNotCommit] for anything else.
-func peel(ctx context.Context, v *odb.View, id object.ID) (object.ID, error) {
-	id, t, err := follow(ctx, v, id)
-	if err == nil && t != object.TypeCommit {
-		err = fmt.Errorf("%w: %s is a %s", errNotCommit, id, t)
+func (n *CommitName) field() string {
+	if n.Field == "" {
+		return "ref"
 	}
-	return id, err
+	return n.Field
 }
 
-// tagChainMax bounds the chain of tag objects before an object. Real chains have one, seldom two.
-const tagChainMax = 100
-
-// errTagChain says that an object is behind more tag objects than are followed.
-var errTagChain = &LimitError{Limit: "tag objects that lead from one to the next", Max: tagChainMax}
-
-// follow follows tag objects to the first object that is none. Errors: [odb.ErrNotFound],
-// errTagChain.
-func follow(ctx context.Context, v *odb.View, id object.ID) (object.ID, object.Type, error) {
-	for tags := 0; ; tags, v = tags+1, v.Linked() { // the target of a tag is readable if the tag is
-		info, err := v.Stat(ctx, id)
-		if err != nil {
-			return id, 0, fmt.Errorf("read %s: %w", id, err)
-		}
-		if info.Type != object.TypeTag {
-			return id, info.Type, nil
-		}
-		if tags == tagChainMax {
-			return id, 0, errTagChain
-		}
-		_, data, err := v.Linked().Read(ctx, id)
-		if err != nil {
-			return id, 0, fmt.Errorf("read tag %s: %w", id, err)
-		}
-		target, _, err := object.TagLink(data)
-		if err != nil {
-			return id, 0, fmt.Errorf("read tag %s: %w", id, err)
-		}
-		id = target
+// branch finds the tip of a branch. what is the word for it in an error.
+func (n *CommitName) branch(ctx context.Context, names lookuper, what string) (Revision, error) {
+	full := branchPrefix + n.Text
+	ref, err := names.Lookup(ctx, n.Namespace.Full(full))
+	if errors.Is(err, refs.ErrNotFound) {
+		return Revision{}, missingBranch(ctx, names, n.Namespace, what, n.Text)
 	}
+	if err != nil {
+		return Revision{}, fmt.Errorf("look up branch %s: %w", n.Text, err)
+	}
+	return Revision{Name: n.Text, Ref: full, Commit: ref.ID}, nil
 }
 
-// errNotCommit says that an object that should lead to a commit does not.
-var errNotCommit = errors.New("engine: not a commit")
-
-// isUnknown reports whether err says that no such commit can be read.
-func isUnknown(err error) bool {
-	return errors.Is(err, odb.ErrNotFound) || errors.Is(err, errNotCommit)
+// resolveID finds the commit of an object ID, whole or the beginning of it. Names of refs are none.
+func (r *Repository) resolveID(ctx context.Context, v *odb.View, n CommitName) (Revision, error) {
+	digits := strings.ToLower(n.Text)
+	switch {
+	case n.Kind == FullID && (len(digits) != object.HexSize || !revision.IsHex(digits)):
+		return Revision{}, invalid("%s: expected the 40 hexadecimal digits of a commit, got %.60q", n.field(), n.Text)
+	case !isObjectName(digits):
+		return Revision{}, invalid("%s: expected %d to %d hexadecimal digits, got %.60q", n.field(),
+			revision.PrefixDigitsMin, object.HexSize, n.Text)
+	}
+	found, err := revision.Resolve(ctx, digits, noNames{}, v, nil)
+	refusal, ok := errors.AsType[*revision.Error](err)
+	switch {
+	case !ok:
+	case errors.Is(err, revision.ErrInvalid):
+		err = invalid("ref %v", refusal)
+	default:
+		err = notFound("commit %s not found", digits)
+	}
+	return Revision{Name: n.Text, Commit: found.Commit}, err
 }
+
+// isObjectName reports whether text is an object ID or a sufficiently long beginning of one.
+func isObjectName(text string) bool {
+	return len(text) >= revision.PrefixDigitsMin && len(text) <= object.HexSize && revision.IsHex(text)
+}
+
+// namesIn looks up the refs of a namespace.
+type namesIn struct {
+	repo  *Repository
+	names lookuper
+	space refs.Namespace
+}
+
+func (n namesIn) Lookup(ctx context.Context, name string) (object.ID, bool, error) {
+	full := n.space.Full(name)
+	if space, _ := refs.SplitNamespace(full); space != n.space {
+		return object.ZeroID, false, nil
+	}
+	ref, err := n.names.Lookup(ctx, full)
+	if errors.Is(err, refs.ErrNotFound) {
+		return object.ZeroID, false, nil
+	}
+	if err != nil {
+		return object.ZeroID, false, fmt.Errorf("look up %s: %w", name, err)
+	}
+	return ref.Target(), true, nil
+}
+
+func (n namesIn) Default(ctx context.Context) (string, error) {
+	name, _, err := n.repo.head(ctx, n.names, n.space)
+	if errors.Is(err, refs.ErrNotFound) {
+		err = nil
+	}
+	return branchPrefix + name, err
+}
+
+// noNames is where no ref is.
+type noNames struct{}
+
+func (noNames) Lookup(context.Context, string) (object.ID, bool, error) {
+	return object.ZeroID, false, nil
+}
+
+func (noNames) Default(context.Context) (string, error) { return "", nil }
 
 // IsUnknownObject reports whether err says that an object does not exist or may not be read.
 func IsUnknownObject(err error) bool { return errors.Is(err, odb.ErrNotFound) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/engine/revision"
 	"packhorse/engine/signature"
 	"packhorse/odb"
 	"packhorse/odb/revwalk"
@@ -59,7 +60,7 @@ func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move)
 	if s.known == nil { // few changes come this far
 		s.known, s.verified = make(map[knownMove]bool), make(map[object.ID]struct{})
 	}
-	tip, t, err := follow(ctx, view, move.After)
+	tip, t, err := revision.Follow(ctx, view, move.After)
 	if err != nil {
 		return false, err
 	}

@@ -240,19 +240,20 @@ func TestVerifySigOfWrites(t *testing.T) {
 		}, map[refs.Op]bool{refs.NoForcePush: true}},
 		{"restore", func(actor engine.Actor) error {
 			details := engine.CommitDetails{Message: "m", Author: thor}
-			_, err := repo.RestoreCommit(ctx, actor, engine.RestoreRequest{Target: main, Details: details, Commit: made.New})
+			request := engine.RestoreRequest{Target: main, Details: details, Commit: named(made.New)}
+			_, err := repo.RestoreCommit(ctx, actor, request)
 			return err
 		}, map[refs.Op]bool{refs.NoForcePush: true}},
 		{"note", func(actor engine.Actor) error {
-			_, err := repo.AddNote(ctx, actor, engine.NoteTarget{Ref: engine.DefaultNotesRef, Commit: made.New}, "n", true)
+			_, err := repo.AddNote(ctx, actor, engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(made.New)}, "n", true)
 			return err
 		}, map[refs.Op]bool{refs.NoForcePush: true}},
 		{"tag", func(actor engine.Actor) error {
-			_, err := repo.CreateTag(ctx, actor, refs.Main, "t"+string(actor.Policy.Ops("refs/tags/t")[0]), made.New)
+			_, err := repo.CreateTag(ctx, actor, refs.Main, "t"+string(actor.Policy.Ops("refs/tags/t")[0]), named(made.New))
 			return err
 		}, map[refs.Op]bool{refs.NoForcePush: true, refs.VerifySig: true}},
 		{"delete tag", func(actor engine.Actor) error {
-			if _, err := repo.CreateTag(ctx, acme, refs.Main, "gone", made.New); err != nil &&
+			if _, err := repo.CreateTag(ctx, acme, refs.Main, "gone", named(made.New)); err != nil &&
 				!errors.Is(err, engine.ErrExists) {
 				return err
 			}
@@ -261,11 +262,11 @@ func TestVerifySigOfWrites(t *testing.T) {
 		}, map[refs.Op]bool{refs.VerifySig: true}},
 		{"branch", func(actor engine.Actor) error {
 			name := "b" + string(actor.Policy.Ops("refs/heads/b")[0])
-			_, err := repo.CreateBranch(ctx, actor, engine.CreateBranchRequest{Branch: name, Base: "main"})
+			_, err := repo.CreateBranch(ctx, actor, engine.CreateBranchRequest{Branch: name, Base: branchNamed("main")})
 			return err
 		}, map[refs.Op]bool{refs.NoForcePush: true, refs.VerifySig: true}},
 		{"an op that is not known", func(engine.Actor) error {
-			_, err := repo.CreateBranch(ctx, under("sign-off"), engine.CreateBranchRequest{Branch: "x", Base: "main"})
+			_, err := repo.CreateBranch(ctx, under("sign-off"), engine.CreateBranchRequest{Branch: "x", Base: branchNamed("main")})
 			return err
 		}, nil},
 	}

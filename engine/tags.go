@@ -17,10 +17,13 @@ type Tag struct {
 	Name   string
 	// Target is the target of the tag, usually a commit; tag objects have been peeled.
 	Target object.ID
+	// Object is the tag object, zero for a lightweight tag.
+	Object object.ID
 }
 
-// CreatedTag is the outcome of a tag's creation.
+// CreatedTag is the outcome of a tag's creation. An idempotency record stores it.
 type CreatedTag struct {
+	Commit   object.ID
 	Sequence uint64
 }
 
@@ -51,40 +54,64 @@ func (r *Repository) Tags(ctx context.Context, ns refs.Namespace, cursor string,
 			page.Next = page.Items[limit-1].Cursor
 			break
 		}
-		name := ref.Name[len(ns.TagPrefix()):]
-		tag := Tag{Cursor: encodeCursor(cursorTags, []byte(name)), Name: name, Target: ref.Peeled}
-		if ref.Peeled.IsZero() {
-			tag.Target = ref.ID
-		}
-		page.Items = append(page.Items, tag)
+		page.Items = append(page.Items, tagOf(ns, &ref))
 	}
 	return page, nil
 }
 
-// CreateTag creates a lightweight tag of a commit and returns when that is durable.
+func tagOf(ns refs.Namespace, ref *refs.Ref) Tag {
+	name := ref.Name[len(ns.TagPrefix()):]
+	tag := Tag{Cursor: encodeCursor(cursorTags, []byte(name)), Name: name, Target: ref.Target()}
+	if tag.Target != ref.ID {
+		tag.Object = ref.ID
+	}
+	return tag
+}
+
+// Tag returns one tag of a namespace. Errors: [ErrNotFound].
+func (r *Repository) Tag(ctx context.Context, ns refs.Namespace, name string) (Tag, error) {
+	ref, err := r.oneRef(ctx, ns.TagPrefix()+name)
+	if err != nil {
+		return Tag{}, err
+	}
+	return tagOf(ns, &ref), nil
+}
+
+// CreateTag creates a lightweight tag of a commit, also where the target is an annotated tag, and
+// returns when that is durable.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a target that is no commit that can be read; [ErrExists];
+// Errors: [ErrInvalid]; [ErrNotFound] for a target that leads to no commit; [ErrExists];
 // refs.ErrNameConflict, refs.ErrDenied, refs.ErrLimit, refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) CreateTag(
-	ctx context.Context, actor Actor, ns refs.Namespace, name string, target object.ID,
+	ctx context.Context, actor Actor, ns refs.Namespace, name string, target CommitName,
 ) (CreatedTag, error) {
 	full, err := ns.Tag(name)
 	if err != nil {
 		return CreatedTag{}, badName("name", err)
 	}
-	return changeRefs(ctx, r, &actor, "tag", func(ctx context.Context, tx *refs.Tx, _ *Repository) (CreatedTag, error) {
+	made, err := changeRefs(ctx, r, &actor, "tag", func(
+		ctx context.Context, tx *refs.Tx, now *Repository,
+	) (CreatedTag, error) {
 		created := CreatedTag{Sequence: tx.Sequence() + 1}
-		err := r.withStored(ctx, tx, func(v *odb.View) error { return requireCommit(ctx, v, target) })
+		err := r.withStored(ctx, tx, func(v *odb.View) error {
+			found, err := now.resolve(ctx, tx, v, target)
+			created.Commit = found.Commit
+			return err
+		})
 		if err != nil {
 			return created, err
 		}
 		absent := object.ZeroID
-		err = tx.Set(ctx, full, &absent, target, object.ZeroID)
+		err = tx.Set(ctx, full, &absent, created.Commit, object.ZeroID)
 		if errors.Is(err, refs.ErrStale) {
 			err = &failure{kind: ErrExists, text: fmt.Sprintf("tag %q already exists", name)}
 		}
 		return created, err
 	})
+	if err == nil && made.Commit.IsZero() { // records of earlier releases leave it to the request, a full ID
+		made.Commit, err = object.ParseID(target.Text)
+	}
+	return made, err
 }
 
 // requireCommit is [ErrNotFound] unless id is that of a commit that can be read.

@@ -284,7 +284,7 @@ func TestUploadTargets(t *testing.T) {
 	if _, err := upload(repo, acme, ephemeral, change{path: "d", remove: true}); err != nil {
 		t.Fatal(err)
 	}
-	page, err := repo.Commits(context.Background(), engine.CommitsRequest{Branch: "dev", Limit: 10})
+	page, err := repo.Commits(context.Background(), engine.CommitsRequest{From: branchNamed("dev"), Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -304,14 +304,14 @@ func TestSyncBothWays(t *testing.T) {
 	n.commit("topic", "main", "a topic")
 	repo := n.open()
 	head := mustID(t, n.refs()["refs/heads/main"])
-	if _, err := repo.CreateTag(t.Context(), ada, refs.Main, "v-ours", head); err != nil {
+	if _, err := repo.CreateTag(t.Context(), ada, refs.Main, "v-ours", named(head)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := repo.DeleteBranch(t.Context(), ada, refs.Main, "new"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := repo.AddNote(
-		t.Context(), ada, engine.NoteTarget{Ref: "refs/notes/commits", Commit: head}, "private", false,
+		t.Context(), ada, engine.NoteTarget{Ref: "refs/notes/commits", Object: named(head)}, "private", false,
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func TestSyncSendsWhatBelongsThere(t *testing.T) {
 		t.Errorf("the upstream has %v", got)
 	}
 	merged, err := repo.Merge(t.Context(), ada, engine.MergeRequest{
-		Source: engine.MergeBranch{Name: "draft", Namespace: refs.Ephemeral}, Target: engine.MergeBranch{Name: "main"},
+		Source: engine.CommitName{Text: "draft", Kind: engine.BranchName, Namespace: refs.Ephemeral}, Target: engine.MergeBranch{Name: "main"},
 		Strategy: engine.PreferForward,
 	})
 	if err != nil {

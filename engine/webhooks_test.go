@@ -117,21 +117,22 @@ func TestWebhookEvents(t *testing.T) {
 	must(t, err)
 	steps := []func() error{
 		func() error {
-			_, err := repo.CreateBranch(ctx, acme, engine.CreateBranchRequest{Branch: "b", Base: "main"})
+			_, err := repo.CreateBranch(ctx, acme, engine.CreateBranchRequest{Branch: "b", Base: branchNamed("main")})
 			return err
 		},
 		func() error {
 			_, err := repo.CreateBranch(ctx, acme,
-				engine.CreateBranchRequest{Branch: "e", Namespace: refs.Ephemeral, Base: "main"})
+				engine.CreateBranchRequest{Branch: "e", Namespace: refs.Ephemeral, Base: branchNamed("main")})
 			return err
 		},
-		func() error { _, err := repo.CreateTag(ctx, acme, refs.Main, "t", second.New); return err },
+		func() error { _, err := repo.CreateTag(ctx, acme, refs.Main, "t", named(second.New)); return err },
 		func() error {
-			_, err := repo.AddNote(ctx, acme, engine.NoteTarget{Ref: engine.DefaultNotesRef, Commit: second.New}, "note", false)
+			_, err := repo.AddNote(ctx, acme, engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(second.New)}, "note", false)
 			return err
 		},
 		func() error {
-			_, err := repo.RestoreCommit(ctx, acme, engine.RestoreRequest{Target: main, Details: details, Commit: first.New})
+			request := engine.RestoreRequest{Target: main, Details: details, Commit: named(first.New)}
+			_, err := repo.RestoreCommit(ctx, acme, request)
 			return err
 		},
 		func() error {
@@ -140,7 +141,7 @@ func TestWebhookEvents(t *testing.T) {
 		},
 		func() error {
 			_, err := repo.Merge(ctx, acme, engine.MergeRequest{
-				Source: engine.MergeBranch{Name: "b"}, Target: engine.MergeBranch{Name: "main"}, Strategy: engine.PreferForward,
+				Source: branchNamed("b"), Target: engine.MergeBranch{Name: "main"}, Strategy: engine.PreferForward,
 				Details: details,
 			})
 			return err

@@ -21,6 +21,7 @@ import (
 	"packhorse/engine/outbound"
 	"packhorse/engine/patch"
 	"packhorse/engine/pathspec"
+	"packhorse/engine/revision"
 	"packhorse/engine/signature"
 	"packhorse/engine/upstream"
 	"packhorse/engine/upstream/githubapp"
@@ -89,6 +90,9 @@ var table = []row{
 	{kind: engine.ErrDeleted, status: http.StatusConflict},
 	{kind: engine.ErrDefaultBranch, status: http.StatusConflict},
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
+	{kind: revision.ErrInvalid, status: http.StatusBadRequest},
+	{kind: revision.ErrNotFound, status: http.StatusNotFound},
+	{kind: revision.ErrTagChain, status: http.StatusRequestEntityTooLarge},
 	{kind: engine.ErrStale, status: http.StatusConflict},
 	{kind: credential.ErrKey, status: http.StatusServiceUnavailable},
 	{kind: credential.ErrNone, status: http.StatusNotFound},

@@ -57,10 +57,12 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	create := engine.CreateBranchRequest{
-		Branch:        request.TargetBranch,
-		Namespace:     namespace(request.TargetIsEphemeral),
-		Base:          request.BaseBranch,
-		BaseNamespace: namespace(request.BaseIsEphemeral),
+		Branch:    request.TargetBranch,
+		Namespace: namespace(request.TargetIsEphemeral),
+		Base: engine.CommitName{
+			Text: request.BaseBranch, Kind: engine.BranchName, Namespace: namespace(request.BaseIsEphemeral),
+			Field: "base_branch",
+		},
 	}
 	switch {
 	case request.TargetBranch == "":
@@ -70,7 +72,7 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 	case request.BaseBranch != "" && request.BaseRef != "":
 		return badRequest("base_branch and base_ref exclude each other")
 	case request.BaseRef != "":
-		create.Base, create.AnyRef = request.BaseRef, true
+		create.Base.Text, create.Base.Kind, create.Base.Field = request.BaseRef, engine.AnyRevision, "base_ref"
 	}
 	created, err := repo.CreateBranch(x.Context(), by, create)
 	if err != nil {

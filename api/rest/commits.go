@@ -40,12 +40,11 @@ func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	query := x.Query()
 	page, err := repo.Commits(x.Context(), engine.CommitsRequest{
-		Namespace: space,
-		Branch:    query.Get("branch"),
-		Path:      query.Get("path"),
-		Cursor:    query.Get("cursor"),
-		Limit:     limit,
-		Slot:      x.Slot,
+		From:   engine.CommitName{Text: query.Get("branch"), Kind: engine.BranchName, Namespace: space, Field: "branch"},
+		Path:   query.Get("path"),
+		Cursor: query.Get("cursor"),
+		Limit:  limit,
+		Slot:   x.Slot,
 	})
 	if err != nil {
 		return err
@@ -87,7 +86,7 @@ func (d *Door) Commit(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	found, err := repo.Commit(x.Context(), sha)
+	found, err := repo.Commit(x.Context(), engine.CommitName{Text: sha, Kind: engine.IDPrefix, Field: "sha"})
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,8 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	diff, err := repo.CommitDiff(x.Context(), engine.CommitDiffRequest{
-		Commit:      values.Get("sha"),
-		Base:        values.Get("baseSha"),
+		Commit:      engine.CommitName{Text: values.Get("sha"), Kind: engine.FullID, Field: "sha"},
+		Base:        engine.CommitName{Text: values.Get("baseSha"), Kind: engine.FullID, Field: "baseSha"},
 		DiffOptions: options,
 	}, x)
 	if err != nil {

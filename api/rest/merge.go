@@ -87,7 +87,7 @@ func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
 // request turns the body into a request; errors name the missing or malformed field.
 func (m *mergeJSON) request() (engine.MergeRequest, error) {
 	request := engine.MergeRequest{
-		Source:    engine.MergeBranch{Name: m.SourceBranch, Namespace: namespace(m.SourceIsEphemeral)},
+		Source:    branchName(m.SourceBranch, m.SourceIsEphemeral),
 		Target:    engine.MergeBranch{Name: m.TargetBranch, Namespace: namespace(m.TargetIsEphemeral)},
 		Strategy:  engine.MergeStrategy(m.Strategy),
 		Squash:    m.Squash,
@@ -110,6 +110,11 @@ func (m *mergeJSON) request() (engine.MergeRequest, error) {
 	var err error
 	request.Expected, err = expectedID(m.ExpectedTargetSHA, "expected_target_sha")
 	return request, err
+}
+
+// branchName is the source of a merge.
+func branchName(name string, ephemeral bool) engine.CommitName {
+	return engine.CommitName{Text: name, Kind: engine.BranchName, Namespace: namespace(ephemeral), Field: "source_branch"}
 }
 
 // mergeConflict is the refusal of branches that cannot be merged.

@@ -54,19 +54,18 @@ func (d *Door) PreviewMerge(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	branches := [2]engine.MergeBranch{{Name: source}, {Name: target}}
+	var ephemeral [2]bool
 	for i, name := range []string{"source_is_ephemeral", "target_is_ephemeral"} {
-		ephemeral, err := flagOf(x, name, false)
-		if err != nil {
+		if ephemeral[i], err = flagOf(x, name, false); err != nil {
 			return err
 		}
-		branches[i].Namespace = namespace(ephemeral)
 	}
 	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
 	}
-	preview, err := repo.PreviewMerge(x.Context(), branches[0], branches[1], contents)
+	preview, err := repo.PreviewMerge(x.Context(), branchName(source, ephemeral[0]),
+		engine.MergeBranch{Name: target, Namespace: namespace(ephemeral[1])}, contents)
 	if err != nil {
 		return err
 	}

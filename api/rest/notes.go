@@ -68,7 +68,7 @@ func (d *Door) Note(x exchange.Exchange, grant *auth.Grant) error {
 	return answerStream(x, http.StatusOK, len(note.Text) < streamBytes, func(_ context.Context, w io.Writer) error {
 		out := newJSONStream(w)
 		out.raw("{")
-		out.textField("sha", target.Commit.String())
+		out.textField("sha", note.Commit.String())
 		out.textField("note", note.Text)
 		out.textField("ref_sha", note.Tip.String())
 		out.raw("}\n")
@@ -181,7 +181,8 @@ func (d *Door) noteTarget(grant *auth.Grant, sha, ref string, space refs.Namespa
 		return target, badRequest("sha is required")
 	}
 	var err error
-	if target.Commit, err = object.ParseID(sha); err != nil {
+	target.Object = engine.CommitName{Text: sha, Kind: engine.FullID, Namespace: space, Field: "sha"}
+	if _, err = object.ParseID(sha); err != nil {
 		return target, badRequest("sha: expected 40 lower-case hexadecimal digits, got %.60q", sha)
 	}
 	if target.Ref, err = engine.NotesRef(ref); err != nil {
@@ -230,7 +231,7 @@ func withNoteResult(target engine.NoteTarget, err error) error {
 		return err
 	}
 	fields := map[string]any{
-		"sha": target.Commit.String(), "notes_ref": target.Ref, "target_ref": target.Ref, "new_ref_sha": "",
+		"sha": target.Object.Text, "notes_ref": target.Ref, "target_ref": target.Ref, "new_ref_sha": "",
 	}
 	result := resultJSON{Status: commitStatus(p.Status), Message: p.Message}
 	if stale, ok := errors.AsType[*refs.StaleError](err); ok {

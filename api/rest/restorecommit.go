@@ -57,7 +57,8 @@ func (m *restoreMetadata) restore() (engine.RestoreRequest, error) {
 	if m.TargetCommitSHA == "" {
 		return request, badRequest("target_commit_sha is required")
 	}
-	if request.Commit, err = object.ParseID(m.TargetCommitSHA); err != nil {
+	request.Commit = engine.CommitName{Text: m.TargetCommitSHA, Kind: engine.FullID, Field: "target_commit_sha"}
+	if _, err = object.ParseID(m.TargetCommitSHA); err != nil {
 		return request, badRequest("target_commit_sha: expected 40 lower-case hexadecimal digits, got %.60q",
 			m.TargetCommitSHA)
 	}

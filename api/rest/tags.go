@@ -5,6 +5,7 @@ import (
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/engine"
 	"packhorse/pack/object"
 )
 
@@ -57,7 +58,8 @@ func (d *Door) CreateTag(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return badRequest("target: expected 40 lower-case hexadecimal digits, got %.60q", request.Target)
 	}
-	created, err := repo.CreateTag(x.Context(), by, namespace(request.Ephemeral), request.Name, target)
+	created, err := repo.CreateTag(x.Context(), by, namespace(request.Ephemeral), request.Name,
+		engine.CommitName{Text: target.String(), Kind: engine.FullID, Field: "target"})
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (d *Door) CreateTag(x exchange.Exchange, grant *auth.Grant) error {
 		Name    string `json:"name"`
 		SHA     string `json:"sha"`
 		Message string `json:"message"`
-	}{request.Name, target.String(), "tag created"})
+	}{request.Name, created.Commit.String(), "tag created"})
 }
 
 // DeleteTag answers DELETE /repos/tags.

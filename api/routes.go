@@ -84,6 +84,14 @@ func Routes(d *rest.Door) []Route {
 			Scope: auth.GitWrite, Denied: unauthorized, Handler: d.CreateBranch,
 		},
 		{
+			Method: "GET", Path: v1 + "/repos/branch", Named: named + "/branch",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Branch,
+		},
+		{
+			Method: "GET", Path: v1 + "/repos/tag", Named: named + "/tag",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Tag,
+		},
+		{
 			Method: "GET", Path: v1 + "/repos/tags", Named: named + "/tags",
 			Scope: auth.GitRead, Denied: forbidden, Handler: d.Tags,
 		},

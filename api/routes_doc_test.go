@@ -39,13 +39,13 @@ func TestRoutesDocument(t *testing.T) {
 	told := make(map[string]string)
 	rows := regexp.MustCompile("(?m)^\\| ([A-Z]+) \\| `(/[^`]*)` \\| `([^`]*)` \\| (\\d+) \\| [a-z].* \\|$")
 	for _, row := range rows.FindAllStringSubmatch(top, -1) {
-		told[row[1]+" "+base+row[2]] = row[3] + ", else " + row[4]
+		told[row[1]+" "+base+row[2]] = fmt.Sprintf("%s, %s, else %s", namedPath(row[1]+" "+row[2]), row[3], row[4])
 	}
 	served := make(map[string]string)
 	described := make(map[string]bool)
 	for _, route := range api.Routes(rest.New(rest.Config{})) {
 		name := route.Method + " " + route.Path
-		served[name] = fmt.Sprintf("%s, else %d", route.Scope, route.Denied)
+		served[name] = fmt.Sprintf("%s, %s, else %d", route.Named, route.Scope, route.Denied)
 		if route.Method != http.MethodHead { // which GET describes
 			described[name] = true
 		}
@@ -116,5 +116,23 @@ func TestRefusalsDocument(t *testing.T) {
 	}
 	if !maps.Equal(got, want) {
 		t.Errorf("the page has %v, want %v", got, want)
+	}
+}
+
+// namedPath is the path that names the repository, as "Two families of paths" has it, of a method
+// and a path.
+func namedPath(call string) string {
+	switch call {
+	case "GET /repos", "POST /repos":
+		return "/api/repos"
+	case "GET /repo", "PATCH /repo", "DELETE /repos/delete":
+		return "/api/repos/{n}"
+	case "DELETE /repos/tags":
+		return "/api/repos/{n}/tags/{name}"
+	case "PUT /repos/git-credentials", "DELETE /repos/git-credentials":
+		return "/api/repos/{n}/git-credentials/{id}"
+	default:
+		_, path, _ := strings.Cut(call, " /repos")
+		return "/api/repos/{n}" + path
 	}
 }

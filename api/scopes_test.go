@@ -26,6 +26,8 @@ func TestScopes(t *testing.T) {
 		"PUT /api/v1/repos/git-credentials":    403,
 		"DELETE /api/v1/repos/git-credentials": 403,
 		"GET /api/v1/repos/branches":           401,
+		"GET /api/v1/repos/branch":             403,
+		"GET /api/v1/repos/tag":                403,
 		"DELETE /api/v1/repos/branches":        401,
 		"POST /api/v1/repos/branches/create":   401,
 		"GET /api/v1/repos/notes":              401,

@@ -2,10 +2,11 @@
 // tokens and the limits, and joins the front doors to the host.
 //
 // Start at [NewServer]. The table of routes is data, in routes.go. A request goes through serve.go:
-// its header is checked (request.go), its endpoint found (route.go), its token verified, its body
-// wrapped (body.go), its handler run, and its answer written (answer.go). conn.go tracks the state
-// of each connection and its time limits; watch.go cancels requests whose clients have gone. mcp.go
-// joins the door api/mcp, and inner.go runs the calls of the API that a request through it makes.
+// its header is checked (request.go), its endpoint found (route.go, namedpath.go), its token
+// verified, its body wrapped (body.go), its handler run, and its answer written (answer.go).
+// conn.go tracks the state of each connection and its time limits; watch.go cancels requests whose
+// clients have gone. mcp.go joins the door api/mcp, and inner.go runs the calls of the API that a
+// request through it makes.
 //
 // fasthttp parses HTTP/1.1 and is used by no other package. It leaves body limits, truncation, time
 // limits, unread bodies and panics to its user: invariants 21 to 29 of docs/invariants.md are

@@ -6,6 +6,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
+	"packhorse/refs"
 )
 
 // branchJSON is a branch in a listing: docs/api.md, "Branches and tags".
@@ -43,6 +44,40 @@ func (d *Door) Branches(x exchange.Exchange, grant *auth.Grant) error {
 	return answer(x, http.StatusOK, list)
 }
 
+// Branch answers GET /repos/branch.
+func (d *Door) Branch(x exchange.Exchange, grant *auth.Grant) error {
+	repo, space, name, err := d.openOne(x, grant)
+	if err != nil {
+		return err
+	}
+	branch, err := repo.Branch(x.Context(), space, name)
+	if err != nil {
+		return err
+	}
+	type branchJSON struct {
+		Name      string `json:"name"`
+		HeadSHA   string `json:"head_sha"`
+		CreatedAt string `json:"created_at"`
+	}
+	return answer(x, http.StatusOK, struct {
+		Branch branchJSON `json:"branch"`
+	}{branchJSON{branch.Name, branch.Tip.String(), timestamp(branch.Created)}})
+}
+
+// openOne opens the repository for the branch or tag that a query names.
+func (d *Door) openOne(
+	x exchange.Exchange, grant *auth.Grant,
+) (repo *engine.Repository, space refs.Namespace, name string, err error) {
+	if name = x.Query().Get("name"); name == "" {
+		return nil, space, "", badRequest("name is required")
+	}
+	if space, err = spaceOf(x); err != nil {
+		return nil, space, "", err
+	}
+	repo, err = d.open(x, grant)
+	return repo, space, name, err
+}
+
 // CreateBranch answers POST /repos/branches/create.
 func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
@@ -51,6 +86,7 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 		BaseBranch        string `json:"base_branch"`
 		BaseRef           string `json:"base_ref"`
 		BaseIsEphemeral   bool   `json:"base_is_ephemeral"`
+		Force             bool   `json:"force"`
 	}
 	repo, by, err := d.writeJSON(x, grant, "POST /repos/branches/create", &request)
 	if err != nil {
@@ -60,30 +96,32 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 		Branch:    request.TargetBranch,
 		Namespace: namespace(request.TargetIsEphemeral),
 		Base: engine.CommitName{
-			Text: request.BaseBranch, Kind: engine.BranchName, Namespace: namespace(request.BaseIsEphemeral),
-			Field: "base_branch",
+			Text: request.BaseRef, Namespace: namespace(request.BaseIsEphemeral), Field: "base_ref",
 		},
+		Force: request.Force,
 	}
 	switch {
 	case request.TargetBranch == "":
 		return badRequest("target_branch is required")
 	case request.BaseBranch == "" && request.BaseRef == "":
 		return badRequest("base_branch or base_ref is required")
-	case request.BaseBranch != "" && request.BaseRef != "":
-		return badRequest("base_branch and base_ref exclude each other")
-	case request.BaseRef != "":
-		create.Base.Text, create.Base.Kind, create.Base.Field = request.BaseRef, engine.AnyRevision, "base_ref"
+	case request.BaseRef == "":
+		create.Base.Text, create.Base.Kind, create.Base.Field = request.BaseBranch, engine.BranchName, "base_branch"
 	}
 	created, err := repo.CreateBranch(x.Context(), by, create)
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusCreated, created.Sequence, struct {
+	status, message := http.StatusCreated, "branch created"
+	if created.Moved {
+		status, message = http.StatusOK, "branch moved"
+	}
+	return answerWrite(x, status, created.Sequence, struct {
 		Message           string `json:"message"`
 		TargetBranch      string `json:"target_branch"`
 		TargetIsEphemeral bool   `json:"target_is_ephemeral"`
 		CommitSHA         string `json:"commit_sha"`
-	}{"branch created", request.TargetBranch, request.TargetIsEphemeral, created.Tip.String()})
+	}{message, request.TargetBranch, request.TargetIsEphemeral, created.Tip.String()})
 }
 
 // DeleteBranch answers DELETE /repos/branches.

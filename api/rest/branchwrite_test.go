@@ -123,7 +123,7 @@ func TestCreateBranchRefuses(t *testing.T) {
 		"no JSON":    {`{`, 400, "JSON"},
 		"no target":  {`{"base_branch":"main"}`, 400, "target_branch is required"},
 		"no base":    {`{"target_branch":"x"}`, 400, "base_branch or base_ref"},
-		"two bases":  {`{"target_branch":"x","base_branch":"main","base_ref":"main"}`, 400, "exclude"},
+		"two bases":  {`{"target_branch":"x","base_branch":"main","base_ref":"none"}`, 404, `ref "none" not found`},
 		"wrong type": {`{"target_branch":1,"base_branch":"main"}`, 400, "target_branch"},
 		"wrong flag": {
 			`{"target_branch":"x","base_branch":"main","target_is_ephemeral":"true"}`, 400, "target_is_ephemeral",

@@ -18,6 +18,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/commit"
 	"packhorse/pack/object"
+	"packhorse/refs"
 )
 
 // commitMetadata is the first line of commit-pack and diff-commit, and part of restore-commit.
@@ -331,6 +332,9 @@ func commitResultOf(r engine.CommitResult, countBlobs bool) commitResultJSON {
 // withResult adds to the failure of a commit the result in the form that client libraries expect.
 func withResult(branch string, err error) error {
 	p := problem.From(err)
+	if len(branch) > refs.NameBytesMax {
+		branch = "" // no branch, and perhaps long
+	}
 	result := refResultJSON{TargetBranch: branch, Branch: branch, Status: commitStatus(p.Status), Message: p.Message}
 	if stale, ok := errors.AsType[*engine.StaleError](err); ok {
 		result.OldSHA = stale.Actual.String()

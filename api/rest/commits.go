@@ -39,8 +39,9 @@ func (d *Door) Commits(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	query := x.Query()
+	from, by := parameter(x, "ref", "branch")
 	page, err := repo.Commits(x.Context(), engine.CommitsRequest{
-		From:   engine.CommitName{Text: query.Get("branch"), Kind: engine.BranchName, Namespace: space, Field: "branch"},
+		From:   commitName(from, by, "branch", engine.BranchName, space),
 		Path:   query.Get("path"),
 		Cursor: query.Get("cursor"),
 		Limit:  limit,
@@ -78,15 +79,19 @@ func writeCommits(ctx context.Context, w io.Writer, page *engine.CommitPage) err
 
 // Commit answers GET /repos/commit.
 func (d *Door) Commit(x exchange.Exchange, grant *auth.Grant) error {
-	sha := x.Query().Get("sha")
-	if sha == "" {
-		return badRequest("sha is required")
+	ref, by := parameter(x, "ref", "sha")
+	if ref == "" {
+		return badRequest("ref or sha is required")
+	}
+	space, err := spaceOf(x)
+	if err != nil {
+		return err
 	}
 	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
 	}
-	found, err := repo.Commit(x.Context(), engine.CommitName{Text: sha, Kind: engine.IDPrefix, Field: "sha"})
+	found, err := repo.Commit(x.Context(), commitName(ref, by, "sha", engine.IDPrefix, space))
 	if err != nil {
 		return err
 	}

@@ -11,16 +11,26 @@ import (
 	"packhorse/api/problem"
 	"packhorse/engine"
 	"packhorse/pack/object"
+	"packhorse/refs"
 )
 
 // CommitDiff answers GET /repos/diff.
 func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
-	values := x.Query()
-	if values.Get("sha") == "" {
-		return badRequest("sha is required")
+	ref, refBy := parameter(x, "ref", "sha")
+	if ref == "" {
+		return badRequest("ref or sha is required")
 	}
-	if _, err := flagOf(x, "gitApplyCompatible", true); err != nil { // all diffs are
+	base, baseBy := parameter(x, "base_ref", "baseSha")
+	if _, err := flagParameter(x, "git_apply_compatible", "gitApplyCompatible", true); err != nil { // all diffs are
 		return err
+	}
+	var spaces [2]refs.Namespace
+	for i, name := range []string{"ref_is_ephemeral", "base_is_ephemeral"} {
+		ephemeral, err := flagOf(x, name, false)
+		if err != nil {
+			return err
+		}
+		spaces[i] = namespace(ephemeral)
 	}
 	options, err := diffOptionsOf(x)
 	if err != nil {
@@ -31,8 +41,8 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	diff, err := repo.CommitDiff(x.Context(), engine.CommitDiffRequest{
-		Commit:      engine.CommitName{Text: values.Get("sha"), Kind: engine.FullID, Field: "sha"},
-		Base:        engine.CommitName{Text: values.Get("baseSha"), Kind: engine.FullID, Field: "baseSha"},
+		Commit:      commitName(ref, refBy, "sha", engine.FullID, spaces[0]),
+		Base:        commitName(base, baseBy, "baseSha", engine.FullID, spaces[1]),
 		DiffOptions: options,
 	}, x)
 	if err != nil {

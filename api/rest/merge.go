@@ -14,7 +14,8 @@ import (
 
 // mergeJSON is the body of POST /repos/merge.
 type mergeJSON struct {
-	SourceBranch      string         `json:"source_branch"`
+	SourceRef         *string        `json:"source_ref"`
+	SourceBranch      *string        `json:"source_branch"` // older
 	SourceIsEphemeral bool           `json:"source_is_ephemeral"`
 	TargetBranch      string         `json:"target_branch"`
 	TargetIsEphemeral bool           `json:"target_is_ephemeral"`
@@ -29,6 +30,7 @@ type mergeJSON struct {
 
 // mergedBranch is one of the branches of a merge, in its answer.
 type mergedBranch struct {
+	Ref       string `json:"ref,omitempty"` // of the source
 	Branch    string `json:"branch"`
 	Ephemeral bool   `json:"ephemeral"`
 	SHA       string `json:"sha,omitempty"`
@@ -73,7 +75,8 @@ func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
 		CommitSHA: outcome.Commit.String(),
 		TreeSHA:   outcome.Tree.String(),
 		Source: mergedBranch{
-			Branch: body.SourceBranch, Ephemeral: body.SourceIsEphemeral, SHA: outcome.Source.String(),
+			Ref: request.Source.Text, Branch: request.Source.Text, Ephemeral: body.SourceIsEphemeral,
+			SHA: outcome.Source.String(),
 		},
 		Target: mergedBranch{
 			Branch: body.TargetBranch, Ephemeral: body.TargetIsEphemeral, OldSHA: outcome.Old.String(),
@@ -87,7 +90,7 @@ func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
 // request turns the body into a request; errors name the missing or malformed field.
 func (m *mergeJSON) request() (engine.MergeRequest, error) {
 	request := engine.MergeRequest{
-		Source:    branchName(m.SourceBranch, m.SourceIsEphemeral),
+		Source:    mergeSource(m.SourceRef, m.SourceBranch, m.SourceIsEphemeral),
 		Target:    engine.MergeBranch{Name: m.TargetBranch, Namespace: namespace(m.TargetIsEphemeral)},
 		Strategy:  engine.MergeStrategy(m.Strategy),
 		Squash:    m.Squash,
@@ -95,7 +98,7 @@ func (m *mergeJSON) request() (engine.MergeRequest, error) {
 		Unrelated: m.AllowUnrelated,
 	}
 	for _, required := range []struct{ field, value string }{
-		{"source_branch", m.SourceBranch}, {"target_branch", m.TargetBranch}, {"strategy", m.Strategy},
+		{"source_ref or source_branch", request.Source.Text}, {"target_branch", m.TargetBranch}, {"strategy", m.Strategy},
 	} {
 		if required.value == "" {
 			return request, badRequest("%s is required", required.field)
@@ -112,9 +115,10 @@ func (m *mergeJSON) request() (engine.MergeRequest, error) {
 	return request, err
 }
 
-// branchName is the source of a merge.
-func branchName(name string, ephemeral bool) engine.CommitName {
-	return engine.CommitName{Text: name, Kind: engine.BranchName, Namespace: namespace(ephemeral), Field: "source_branch"}
+// mergeSource is the source of a merge.
+func mergeSource(ref, branch *string, ephemeral bool) engine.CommitName {
+	text, by := eitherNamed("source_ref", ref, "source_branch", branch)
+	return commitName(text, by, "source_branch", engine.BranchName, namespace(ephemeral))
 }
 
 // mergeConflict is the refusal of branches that cannot be merged.

@@ -7,13 +7,15 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
+	"packhorse/refs"
 )
 
 // previewJSON is the outcome that a merge would have: docs/api.md, "Merging".
 type previewJSON struct {
 	Status            string             `json:"status"`
 	Result            engine.MergeKind   `json:"result"`
-	SourceBranch      string             `json:"source_branch"`
+	SourceRef         string             `json:"source_ref"`
+	SourceBranch      string             `json:"source_branch"` // older
 	TargetBranch      string             `json:"target_branch"`
 	SourceTipSHA      string             `json:"source_tip_sha"`
 	TargetTipSHA      string             `json:"target_tip_sha"`
@@ -46,36 +48,42 @@ type filteredConflict struct {
 // PreviewMerge answers GET /repos/merge/preview.
 func (d *Door) PreviewMerge(x exchange.Exchange, grant *auth.Grant) error {
 	query := x.Query()
-	source, target := query.Get("source_branch"), query.Get("target_branch")
-	if source == "" || target == "" {
-		return badRequest("source_branch and target_branch are required")
+	text, by := parameter(x, "source_ref", "source_branch")
+	into := engine.MergeBranch{Name: query.Get("target_branch")}
+	if text == "" || into.Name == "" {
+		return badRequest("source_ref (or source_branch) and target_branch are required")
 	}
 	contents, err := flagOf(x, "include_content", false)
 	if err != nil {
 		return err
 	}
-	var ephemeral [2]bool
-	for i, name := range []string{"source_is_ephemeral", "target_is_ephemeral"} {
-		if ephemeral[i], err = flagOf(x, name, false); err != nil {
+	source := commitName(text, by, "source_branch", engine.BranchName, refs.Main)
+	for _, side := range []struct {
+		flag  string
+		space *refs.Namespace
+	}{{"source_is_ephemeral", &source.Namespace}, {"target_is_ephemeral", &into.Namespace}} {
+		ephemeral, err := flagOf(x, side.flag, false)
+		if err != nil {
 			return err
 		}
+		*side.space = namespace(ephemeral)
 	}
 	repo, err := d.open(x, grant)
 	if err != nil {
 		return err
 	}
-	preview, err := repo.PreviewMerge(x.Context(), branchName(source, ephemeral[0]),
-		engine.MergeBranch{Name: target, Namespace: namespace(ephemeral[1])}, contents)
+	preview, err := repo.PreviewMerge(x.Context(), source, into, contents)
 	if err != nil {
 		return err
 	}
-	return answer(x, http.StatusOK, previewOf(source, target, &preview))
+	return answer(x, http.StatusOK, previewOf(text, into.Name, &preview))
 }
 
 func previewOf(source, target string, preview *engine.MergePreview) previewJSON {
 	told := previewJSON{
 		Status:            "clean",
 		Result:            preview.Kind,
+		SourceRef:         source,
 		SourceBranch:      source,
 		TargetBranch:      target,
 		SourceTipSHA:      preview.Source.String(),

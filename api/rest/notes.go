@@ -11,7 +11,6 @@ import (
 	"packhorse/api/problem"
 	"packhorse/engine"
 	"packhorse/engine/commit"
-	"packhorse/pack/object"
 	"packhorse/refs"
 )
 
@@ -48,12 +47,13 @@ type resultJSON struct {
 
 // Note answers GET /repos/notes.
 func (d *Door) Note(x exchange.Exchange, grant *auth.Grant) error {
-	query := x.Query()
 	space, err := spaceOf(x)
 	if err != nil {
 		return err
 	}
-	target, err := d.noteTarget(grant, query.Get("sha"), query.Get("ref"), space)
+	about, by := parameter(x, "object_ref", "sha")
+	ref, _ := parameter(x, "notes_ref", "ref")
+	target, err := d.noteTarget(grant, commitName(about, by, "sha", engine.FullID, space), ref)
 	if err != nil {
 		return err
 	}
@@ -175,15 +175,14 @@ func (d *Door) customNotes(grant *auth.Grant) bool {
 }
 
 // noteTarget reads the target of a note.
-func (d *Door) noteTarget(grant *auth.Grant, sha, ref string, space refs.Namespace) (engine.NoteTarget, error) {
-	target := engine.NoteTarget{Namespace: space}
-	if sha == "" {
-		return target, badRequest("sha is required")
+func (d *Door) noteTarget(grant *auth.Grant, about engine.CommitName, ref string) (engine.NoteTarget, error) {
+	target := engine.NoteTarget{Namespace: about.Namespace, Object: about}
+	if about.Text == "" {
+		return target, badRequest("object_ref or sha is required")
 	}
-	var err error
-	target.Object = engine.CommitName{Text: sha, Kind: engine.FullID, Namespace: space, Field: "sha"}
-	if _, err = object.ParseID(sha); err != nil {
-		return target, badRequest("sha: expected 40 lower-case hexadecimal digits, got %.60q", sha)
+	err := checkDigits(about)
+	if err != nil {
+		return target, err
 	}
 	if target.Ref, err = engine.NotesRef(ref); err != nil {
 		return target, err
@@ -196,8 +195,9 @@ func (d *Door) noteTarget(grant *auth.Grant, sha, ref string, space refs.Namespa
 
 // noteChange reads which note to change, the author and the expectation.
 func (d *Door) noteChange(grant *auth.Grant, request *noteRequest) (engine.NoteTarget, error) {
-	target, err := d.noteTarget(grant, either(request.ObjectRef, request.SHA), either(request.NotesRef, request.Ref),
-		namespace(request.Ephemeral))
+	about, by := eitherNamed("object_ref", request.ObjectRef, "sha", request.SHA)
+	target, err := d.noteTarget(grant,
+		commitName(about, by, "sha", engine.FullID, namespace(request.Ephemeral)), either(request.NotesRef, request.Ref))
 	if err != nil {
 		return target, err
 	}

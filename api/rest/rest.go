@@ -12,7 +12,7 @@
 //	commitpack, diffcommit, diffchunk        commits that come as a stream of lines
 //	merge, mergepreview, restorecommit       commits from other commits
 //	request, guard                           queries and JSON bodies; guards
-//	words                                    fields that have an older name, and parts of the path
+//	aliases                                  fields that have an older name, and parts of the path
 //	ndjson                                   streams of lines
 //	render, jsonstream, jsontext             answers and errors; long answers, written in pieces
 package rest

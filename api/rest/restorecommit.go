@@ -4,13 +4,13 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
-	"packhorse/pack/object"
 )
 
 // restoreMetadata has the fields of restore-commit beside those of all commits.
 type restoreMetadata struct {
 	commitMetadata
-	TargetCommitSHA string `json:"target_commit_sha"`
+	BaseRef         *string `json:"base_ref"`
+	TargetCommitSHA *string `json:"target_commit_sha"` // older
 }
 
 // RestoreCommit answers POST /repos/restore-commit.
@@ -48,19 +48,17 @@ func (d *Door) restoreCommit(
 
 // restore turns metadata into a request; errors name the missing or malformed field.
 func (m *restoreMetadata) restore() (engine.RestoreRequest, error) {
+	space := namespace(either(m.BaseIsEphemeral, nil))              // of base_ref
 	m.BaseBranch, m.BaseIsEphemeral, m.EphemeralBase = "", nil, nil // unknown here: the branch exists
 	target, details, err := m.target()
 	request := engine.RestoreRequest{Target: target, Details: details}
 	if err != nil {
 		return request, err
 	}
-	if m.TargetCommitSHA == "" {
-		return request, badRequest("target_commit_sha is required")
+	text, field := eitherNamed("base_ref", m.BaseRef, "target_commit_sha", m.TargetCommitSHA)
+	if text == "" {
+		return request, badRequest("base_ref or target_commit_sha is required")
 	}
-	request.Commit = engine.CommitName{Text: m.TargetCommitSHA, Kind: engine.FullID, Field: "target_commit_sha"}
-	if _, err = object.ParseID(m.TargetCommitSHA); err != nil {
-		return request, badRequest("target_commit_sha: expected 40 lower-case hexadecimal digits, got %.60q",
-			m.TargetCommitSHA)
-	}
-	return request, nil
+	request.Commit = commitName(text, field, "target_commit_sha", engine.FullID, space)
+	return request, checkDigits(request.Commit)
 }

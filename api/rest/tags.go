@@ -6,7 +6,6 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
-	"packhorse/pack/object"
 )
 
 // tagJSON is a tag in a listing: docs/api.md, "Branches and tags".
@@ -37,29 +36,51 @@ func (d *Door) Tags(x exchange.Exchange, grant *auth.Grant) error {
 	return answer(x, http.StatusOK, list)
 }
 
+// Tag answers GET /repos/tag.
+func (d *Door) Tag(x exchange.Exchange, grant *auth.Grant) error {
+	repo, space, name, err := d.openOne(x, grant)
+	if err != nil {
+		return err
+	}
+	tag, err := repo.Tag(x.Context(), space, name)
+	if err != nil {
+		return err
+	}
+	type tagJSON struct {
+		Name      string `json:"name"`
+		SHA       string `json:"sha"`
+		ObjectSHA string `json:"object_sha,omitempty"`
+	}
+	return answer(x, http.StatusOK, struct {
+		Tag tagJSON `json:"tag"`
+	}{tagJSON{tag.Name, tag.Target.String(), shaOrNone(tag.Object)}})
+}
+
 // CreateTag answers POST /repos/tags.
 func (d *Door) CreateTag(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
-		Name      string `json:"name"`
-		Target    string `json:"target"`
-		Ephemeral bool   `json:"ephemeral"`
+		Name      string  `json:"name"`
+		Ref       *string `json:"ref"`
+		Target    *string `json:"target"` // older
+		Ephemeral bool    `json:"ephemeral"`
 	}
 	repo, by, err := d.writeJSON(x, grant, "POST /repos/tags", &request)
 	if err != nil {
 		return err
 	}
+	space := namespace(request.Ephemeral)
+	text, field := eitherNamed("ref", request.Ref, "target", request.Target)
+	target := commitName(text, field, "target", engine.FullID, space)
 	switch {
 	case request.Name == "":
 		return badRequest("name is required")
-	case request.Target == "":
-		return badRequest("target is required")
+	case text == "":
+		return badRequest("ref or target is required")
 	}
-	target, err := object.ParseID(request.Target)
-	if err != nil {
-		return badRequest("target: expected 40 lower-case hexadecimal digits, got %.60q", request.Target)
+	if err := checkDigits(target); err != nil {
+		return err
 	}
-	created, err := repo.CreateTag(x.Context(), by, namespace(request.Ephemeral), request.Name,
-		engine.CommitName{Text: target.String(), Kind: engine.FullID, Field: "target"})
+	created, err := repo.CreateTag(x.Context(), by, space, request.Name, target)
 	if err != nil {
 		return err
 	}

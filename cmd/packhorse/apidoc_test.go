@@ -3,24 +3,107 @@ package main_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"packhorse/api"
+	"packhorse/api/rest"
 	"packhorse/fuzz/oracle"
 )
 
 // TestAPIDocument runs the examples of docs/api.md in one shell beside packhorse dev, and compares
-// their answers with the page. An id of the page stands for the same object everywhere.
+// their answers with the page: as they are, and through a proxy that makes each call where the path
+// names the repository. An id of the page stands for the same object everywhere.
 func TestAPIDocument(t *testing.T) {
 	t.Parallel()
+	t.Run("as they are", func(t *testing.T) {
+		t.Parallel()
+		runExamples(t, func(lines string) string { return lines }, "json", "http", "text")
+	})
+	t.Run("named", func(t *testing.T) {
+		t.Parallel()
+		runExamples(t, func(lines string) string {
+			server := regexp.MustCompile(`PACKHORSE=(http://[0-9.:]+)`).FindStringSubmatch(lines)
+			if server == nil {
+				t.Fatalf("no server in %q", lines)
+			}
+			return lines + "\nPACKHORSE=" + namingProxy(t, server[1])
+		}, "json", "text") // a proxy sends the headers in an order of its own
+	})
+}
+
+// namingProxy is a proxy that makes each call of the API where the path names the repository, which
+// is that of the token.
+func namingProxy(t *testing.T, server string) string {
+	t.Helper()
+	paths := make(map[string]string)
+	for _, route := range api.Routes(rest.New(rest.Config{})) {
+		paths[route.Method+" "+route.Path] = route.Named
+	}
+	target, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		path, ok := paths[r.In.Method+" "+r.In.URL.Path]
+		if !ok {
+			return
+		}
+		var body struct{ Name, ID string }
+		if strings.HasSuffix(path, "}") && !strings.HasSuffix(path, "{n}") {
+			sent, err := io.ReadAll(r.In.Body)
+			if err == nil {
+				err = json.Unmarshal(sent, &body)
+			}
+			if err != nil {
+				t.Errorf("%s %s: %v", r.In.Method, r.In.URL.Path, err)
+			}
+			r.Out.Body = io.NopCloser(bytes.NewReader(sent))
+		}
+		r.Out.URL.RawPath = strings.NewReplacer("{n}", url.PathEscape(claimed(r.In)), "{name}", url.PathEscape(body.Name),
+			"{id}", url.PathEscape(body.ID)).Replace(path)
+		if r.Out.URL.Path, err = url.PathUnescape(r.Out.URL.RawPath); err != nil {
+			t.Error(err)
+		}
+	}})
+	t.Cleanup(proxy.Close)
+	return proxy.URL
+}
+
+// claimed is the repository that the token of a request names.
+func claimed(r *http.Request) string {
+	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "none"
+	}
+	var claims struct{ Repo string }
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(payload, &claims) != nil || claims.Repo == "" {
+		return "none"
+	}
+	return claims.Repo
+}
+
+// runExamples runs the examples with the lines that packhorse dev prints, as prepare changes them,
+// and compares answers of the given kinds.
+func runExamples(t *testing.T, prepare func(lines string) string, kinds ...string) {
+	t.Helper()
 	for _, program := range []string{"bash", "curl", "tar"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("skipped: %s is not installed", program)
@@ -33,13 +116,13 @@ func TestAPIDocument(t *testing.T) {
 	work := t.TempDir()
 	lines, _, _ := strings.Cut(dev(t, filepath.Join(work, "packhorse-data")), "\n\n")
 	sh := startShell(t, work)
-	sh.run(t, lines+"\nPATH='"+filepath.Dir(bin)+"':$PATH\n")
+	sh.run(t, prepare(lines)+"\nPATH='"+filepath.Dir(bin)+"':$PATH\n")
 	said := &sayings{ids: make(map[string]string)}
 	answers := 0
 	for _, example := range exampleForm.FindAllStringSubmatch(string(page), -1) {
 		command, kind, want := example[1], example[2], example[3]
 		got := sh.run(t, said.translated(command))
-		if kind == "" {
+		if !slices.Contains(kinds, kind) {
 			continue
 		}
 		answers++

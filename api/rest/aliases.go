@@ -4,6 +4,9 @@ import (
 	"cmp"
 
 	"packhorse/api/exchange"
+	"packhorse/engine"
+	"packhorse/pack/object"
+	"packhorse/refs"
 )
 
 // Some fields and parameters have an older name beside their present one. Both are understood on
@@ -43,6 +46,28 @@ func parameter(x exchange.Exchange, name, olderName string) (value, by string) {
 func flagParameter(x exchange.Exchange, name, olderName string, byDefault bool) (bool, error) {
 	_, by := parameter(x, name, olderName)
 	return flagOf(x, by, byDefault)
+}
+
+// commitName is the commit that a field or a parameter names: any revision by its present name, and
+// what kind says by its older one.
+func commitName(value, by, older string, kind engine.NameKind, space refs.Namespace) engine.CommitName {
+	name := engine.CommitName{Text: value, Namespace: space, Field: by}
+	if by == older {
+		name.Kind = kind
+	}
+	return name
+}
+
+// checkDigits refuses a full object ID in capital letters, and whatever else is none, where one is
+// expected.
+func checkDigits(name engine.CommitName) error {
+	if name.Kind != engine.FullID {
+		return nil
+	}
+	if _, err := object.ParseID(name.Text); err != nil {
+		return badRequest("%s: expected 40 lower-case hexadecimal digits, got %.60q", name.Field, name.Text)
+	}
+	return nil
 }
 
 // pathOr returns the part of the path called name, or what the body or the query says where the

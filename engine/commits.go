@@ -93,7 +93,8 @@ func (p *CommitPage) Close() error {
 // keeps the tip that its first page began with, so that pages stay consistent despite pushes. With
 // a path, history is simplified as git log does by default.
 //
-// Errors: [ErrNotFound] and [ErrInvalid] for the name; [ErrInvalid] for a cursor of another listing.
+// Errors: [ErrNotFound]; [ErrInvalid] for a name that is not of its kind, and for a cursor of
+// another listing.
 func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (*CommitPage, error) {
 	names, err := r.names(ctx)
 	if err != nil {

@@ -251,6 +251,16 @@ var ways = map[string]way{
 		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/n","target_is_ephemeral":true,"base_ref":%q}`,
 			a.id)
 	}},
+	"forced branch": {route: "POST " + v1 + "/branches/create", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/t","base_ref":%q,"force":true}`, a.id)
+	}},
+	"forced branch back": {route: "POST " + v1 + "/branches/create", once: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/branches/create", `{"target_branch":"bound/t","base_ref":%q,"force":true}`, a.ids["root"])
+	}},
+	"forced ephemeral branch": {route: "POST " + v1 + "/branches/create", stored: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/branches/create",
+			`{"target_branch":"bound/t","target_is_ephemeral":true,"base_ref":%q,"force":true}`, a.id)
+	}},
 	"free branch": {route: "POST " + v1 + "/branches/create", stored: true, do: func(a *act) reply {
 		return a.json("POST "+v1+"/branches/create", `{"target_branch":"free/n","base_ref":%q}`, a.id)
 	}},

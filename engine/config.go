@@ -26,8 +26,8 @@ type Config struct {
 	// Space watches the disk of the stores; nil never refuses a write. It stays the caller's to close.
 	Space  *space.Watch
 	Limits Limits
-	// HistoryBytes is the memory of caches about histories: last changes of files, and listings of
-	// commits that may be continued; 64 MiB when 0.
+	// HistoryBytes is the memory of caches about histories: last changes of files, listings of commits
+	// that may be continued, and jumps along first parents; 64 MiB when 0.
 	HistoryBytes int64
 	// Maintenance are the thresholds of maintenance; Background runs it in the background until the
 	// host is closed.

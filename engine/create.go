@@ -146,7 +146,9 @@ func (h *Host) create(
 	b.Put(recordKey(rec.ID), stored)
 	b.Put(nameKey(rec.Org, rec.Name), nameRow{id: rec.ID}.encode())
 	b.Put(numberKey(rec.Org, number), rec.ID[:])
-	change := refs.Change{Actor: actor.Subject, Cause: request.Base.cause(), Policy: actor.Policy, Time: rec.Created}
+	change := refs.Change{
+		Org: rec.Org, Actor: actor.Subject, Cause: request.Base.cause(), Policy: actor.Policy, Time: rec.Created,
+	}
 	if err := h.names.CreateWith(ctx, b, rec.ID, change, begin.refs); err != nil {
 		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
 	}
@@ -161,7 +163,7 @@ func (h *Host) create(
 	if err := errors.Join(h.space.Check(), actor.recheck()); err != nil {
 		return Created{}, nil, nil, err
 	}
-	commit, err := h.keys.Apply(ctx, b)
+	commit, err := h.names.ApplyCreation(ctx, b, rec.ID, change, len(begin.refs))
 	if err != nil {
 		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
 	}

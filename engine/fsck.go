@@ -121,6 +121,9 @@ func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked,
 			}
 		}
 		report, err := h.objects.FsckTables(ctx, (&poolOwners{host: h}).owned)
+		if err == nil && report.ProblemCount == 0 {
+			err = h.names.FsckFeeds(ctx)
+		}
 		switch {
 		case isDamage(err):
 			yield(storeProblem(err), nil)

@@ -268,6 +268,8 @@ func TestFsckFindsDamagedRows(t *testing.T) {
 		"ref to what is missing": {func(d *damaged) { edit('r', 0, turned(5))(d); d.shut(); d.open() }, "it is a tip"},
 		"ref gone":               {drop('r', 0), "the journal left it at"},
 		"creation gone":          {drop('c', 0), "is not listed by its creation"},
+		"feed row damaged":       {edit('e', 1, short), "read feed"},
+		"feed row malformed":     {put('e', short), "feed row of 8 bytes"},
 		"manifest gone":          {drop('m', 0), "does not name it"},
 		"manifest damaged":       {edit('m', 0, turned(9)), "manifest fails its checksum"},
 		"manifest of another pool": {

@@ -62,6 +62,7 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 			return
 		}
 		defer h.endMaintenance()
+		trimmed := h.names.TrimFeeds(ctx, h.now().Add(-max(settings.JournalAge, settings.Grace)))
 		for pair, err := range h.keys.Scan(ctx,
 			kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
 			if err != nil {
@@ -84,7 +85,7 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 				return
 			}
 		}
-		if err := errors.Join(h.auxiliaries.Await(ctx), h.sweep(ctx, settings.ReaderGrace)); err != nil {
+		if err := errors.Join(trimmed, h.auxiliaries.Await(ctx), h.sweep(ctx, settings.ReaderGrace)); err != nil {
 			yield(Maintained{}, err)
 		}
 	}

@@ -104,6 +104,8 @@ func (r *Repository) defaultRef(ns refs.Namespace) string {
 // change describes a transaction of the actor to the journal, and announces it to the listeners.
 func (r *Repository) change(actor *Actor, cause string) refs.Change {
 	change := refs.Change{
+		Org:     r.record.Org,
+		Name:    r.record.Name,
 		Actor:   actor.Subject,
 		Cause:   cause,
 		Policy:  actor.Policy,

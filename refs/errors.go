@@ -38,6 +38,13 @@ var (
 	// ErrTrimmed means that the journal no longer reaches back as far as asked; the error is a
 	// [TrimmedError].
 	ErrTrimmed = errors.New("refs: journal has been trimmed")
+	// ErrInvalidJournalCursor means that a text is no position in a journal.
+	ErrInvalidJournalCursor = errors.New("refs: invalid position in a journal")
+	// ErrInvalidFeedCursor means that a text is no position in a feed.
+	ErrInvalidFeedCursor = errors.New("refs: invalid position in a feed")
+	// ErrFeedGone means that the feed of an organization does not go on from a position; the error is
+	// a [FeedGoneError].
+	ErrFeedGone = errors.New("refs: events are gone")
 	// ErrCorrupt means that a stored row failed a check.
 	ErrCorrupt = errors.New("refs: stored data is damaged")
 	// ErrUnchanged is returned by the prepare function of [Store.Update] to end the transaction
@@ -152,3 +159,17 @@ func (e *TrimmedError) Error() string {
 
 // Is reports whether target is ErrTrimmed.
 func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }
+
+// FeedGoneError has the oldest position that the feed goes on from. It matches [ErrFeedGone].
+type FeedGoneError struct {
+	Oldest FeedCursor
+}
+
+// Error says why and names the oldest position.
+func (e *FeedGoneError) Error() string {
+	return fmt.Sprintf("%v: the events after this cursor have been trimmed, or the cursor is of another store or "+
+		"of a time before a restore; the oldest cursor is %q", ErrFeedGone, e.Oldest)
+}
+
+// Is reports whether target is ErrFeedGone.
+func (e *FeedGoneError) Is(target error) bool { return target == ErrFeedGone }

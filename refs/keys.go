@@ -14,6 +14,7 @@ import (
 //	c repo namespace(1) sequence(8) index(4) a branch by its creation: its name
 //	j repo sequence(8) index(4)              the journal, see appendEntry
 //	i hour(4) scope(32)                      receipts of idempotency keys, see appendReceipt
+//	e kind(1) ...                            the feeds of organizations, see feedKey
 //
 // Numbers are big endian, so that keys sort as numbers do.
 const (
@@ -22,6 +23,7 @@ const (
 	creationTable = 'c'
 	journalTable  = 'j'
 	receiptTable  = 'i'
+	feedTable     = 'e'
 )
 
 // A key has room for 1,007 bytes of a name. A longer name than plainNameMax keeps its first

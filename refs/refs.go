@@ -12,7 +12,10 @@
 //	tx, check                    the changes of one transaction, and what it refuses
 //	names, namespace, policy     rules for names; the two namespaces; what a token may do to which ref
 //	snapshot, set, overlay       reading: pages, cached refs, refs as of an earlier sequence
-//	journal, receipt             the history of changes; results of requests with a key
+//	journal, journalcursor       the history of changes
+//	receipt                      results of requests with a key
+//	feed, feedrow, feedread,     the changes of all repositories of an organization in one order
+//	feedtrim
 //	keys, row, fsck              tables and formats; checking them
 //
 // A change is visible before it is durable, so data must be made durable before it is sent to a

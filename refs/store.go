@@ -33,7 +33,8 @@ type Store struct {
 	writers guards                   // in whose order the transactions of a repository run
 	loaders guards                   // one reader decodes the refs of a repository for all
 	cache   *lru.Cache[RepoID, *set] // of the repositories that were read last
-	watch   watchers
+	watch   watchers[RepoID]
+	feed    feed // positions in the feeds of organizations
 }
 
 // Open returns the refs that are kept in store.

@@ -19,6 +19,10 @@ const triesMax = 16
 // Change is the origin of a transaction and its permissions. The journal keeps Actor, Cause, Time
 // and Options.
 type Change struct {
+	// Org is the organization whose feed tells the transaction; no feed does when it is empty. Name is
+	// the repository's name, which the event of its deletion tells.
+	Org, Name string
+
 	Actor   string    // the actor named by the token
 	Cause   string    // which operation, such as "push"
 	Time    time.Time // when; the zero time is the time of the call
@@ -166,7 +170,7 @@ func (s *Store) commit(
 			if invariants.Enabled {
 				tx.checkFenced(head)
 			}
-			commit, err := s.kv.Apply(ctx, tx.batch)
+			commit, err := s.applyTold(ctx, tx.batch, change.Org, tx.told)
 			if err == nil {
 				s.watch.notify(repo)
 				return result, commit, nil
@@ -200,10 +204,20 @@ func (tx *Tx) seal() (Result, error) {
 	if tx.dropped {
 		tx.head.require(tx.batch, tx.repo)
 		Drop(tx.batch, tx.repo)
+		tx.told = &feedRow{
+			kind: feedDeleted, repo: tx.repo, sequence: result.Sequence, count: 1, millis: tx.change.Time.UnixMilli(),
+			actor: tx.change.Actor, cause: tx.change.Cause, name: tx.change.Name,
+		}
 		tx.putReceipt(result.Sequence)
 		return result, nil
 	}
 	next := tx.putChanges(&result)
+	if count := len(result.Updates); count > 0 {
+		tx.told = &feedRow{
+			kind: feedChanged, repo: tx.repo, sequence: result.Sequence, count: uint32(count),
+			millis: tx.change.Time.UnixMilli(),
+		}
+	}
 	if len(result.Updates) == 0 {
 		if tx.batch.Count() == 0 {
 			return Result{Sequence: tx.head.sequence}, ErrUnchanged

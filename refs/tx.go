@@ -33,6 +33,7 @@ type Tx struct {
 	count   int            // the repository's refs, changes included
 	dropped bool
 	result  []byte
+	told    *feedRow // for the feed of the organization; nil when there is nothing to tell
 }
 
 func newTx(store *Store, repo RepoID, change *Change, head head) *Tx {

@@ -44,10 +44,10 @@ func (s *Store) Await(ctx context.Context, repo RepoID, sequence uint64) error {
 	}
 }
 
-// watchers wakes the waiters for a repository when it has moved.
-type watchers struct {
-	mu    sync.Mutex
-	repos map[RepoID]*watched // guarded by mu
+// watchers wakes the waiters for a repository, or for an organization, when it has moved.
+type watchers[K comparable] struct {
+	mu   sync.Mutex
+	keys map[K]*watched // guarded by mu
 }
 
 type watched struct {
@@ -56,33 +56,33 @@ type watched struct {
 }
 
 // enter returns a channel that the next move closes. The caller leaves once.
-func (w *watchers) enter(repo RepoID) (moved <-chan struct{}, leave func()) {
+func (w *watchers[K]) enter(key K) (moved <-chan struct{}, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	entry := w.repos[repo]
+	entry := w.keys[key]
 	if entry == nil {
-		if w.repos == nil {
-			w.repos = make(map[RepoID]*watched)
+		if w.keys == nil {
+			w.keys = make(map[K]*watched)
 		}
 		entry = &watched{moved: make(chan struct{})}
-		w.repos[repo] = entry
+		w.keys[key] = entry
 	}
 	entry.count++
 	return entry.moved, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if entry.count--; entry.count == 0 && w.repos[repo] == entry {
-			delete(w.repos, repo)
+		if entry.count--; entry.count == 0 && w.keys[key] == entry {
+			delete(w.keys, key)
 		}
 	}
 }
 
-// notify wakes the waiters for a repository.
-func (w *watchers) notify(repo RepoID) {
+// notify wakes the waiters for a key.
+func (w *watchers[K]) notify(key K) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if entry := w.repos[repo]; entry != nil {
+	if entry := w.keys[key]; entry != nil {
 		close(entry.moved)
-		delete(w.repos, repo)
+		delete(w.keys, key)
 	}
 }

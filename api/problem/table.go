@@ -173,6 +173,9 @@ var table = []row{
 	{kind: refs.ErrReceiptMismatch, status: http.StatusConflict},
 	{kind: refs.ErrInvalidReceiptKey, status: http.StatusBadRequest},
 	{kind: refs.ErrTrimmed, status: http.StatusGone, fields: oldest},
+	{kind: refs.ErrInvalidJournalCursor, status: http.StatusBadRequest},
+	{kind: refs.ErrInvalidFeedCursor, status: http.StatusBadRequest},
+	{kind: refs.ErrFeedGone, status: http.StatusGone, fields: oldestCursor},
 	{kind: refs.ErrUnchanged, status: http.StatusInternalServerError, message: internal},
 
 	{kind: ingest.ErrBadPack, status: http.StatusBadRequest},
@@ -244,4 +247,12 @@ func oldest(err error) map[string]any {
 		return nil
 	}
 	return map[string]any{"oldest": trimmed.Oldest}
+}
+
+func oldestCursor(err error) map[string]any {
+	gone, ok := errors.AsType[*refs.FeedGoneError](err)
+	if !ok {
+		return nil
+	}
+	return map[string]any{"oldest": gone.Oldest.String()}
 }

@@ -1,0 +1,427 @@
+package refs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"packhorse/odb/kv"
+	"packhorse/pack/invariants"
+)
+
+// FeedKind says what an event of a feed tells.
+type FeedKind uint8
+
+// The kinds of events.
+const (
+	FeedRef     FeedKind = iota + 1 // a change of a ref
+	FeedCreated                     // the creation of a repository; Ref is empty
+	FeedDeleted                     // its deletion; Ref is empty
+)
+
+// FeedEvent is one event of an organization's feed.
+type FeedEvent struct {
+	Kind FeedKind
+	Repo RepoID
+	// Name is that of a deleted repository, and empty in other events.
+	Name string
+	// Cursor is the position behind the event.
+	Cursor FeedCursor
+	Entry
+}
+
+// FeedPage is a stretch of an organization's feed.
+type FeedPage struct {
+	Events []FeedEvent
+	// Next is the position behind the page, from which to go on. It moves on over transactions of
+	// deleted repositories, also when the page is empty.
+	Next FeedCursor
+	// More reports whether the feed continues.
+	More bool
+}
+
+// feedSkipMax bounds the rows without events, those of deleted repositories, that a page goes over
+// beside those with events.
+const feedSkipMax = 256
+
+// Feed returns up to limit events of an organization after a position, all of them durable, at most
+// [EventsMax]. No event appears before that position later. The events of one repository are in the
+// order of their journal; those of a deleted repository are gone with it, but for the deletion.
+//
+// Errors: [ErrFeedGone] when events behind the position have been trimmed, or when the position is
+// not one of this feed.
+func (s *Store) Feed(ctx context.Context, org string, after FeedCursor, limit int) (FeedPage, error) {
+	r := &feedReader{org: org, after: after, limit: min(max(limit, 1), EventsMax), page: FeedPage{Next: after}}
+	err := s.readFeed(ctx, r)
+	// Also a refusal speaks of what is durable: docs/invariants.md 1.
+	for _, key := range r.keys {
+		if waitErr := s.kv.WaitDurable(ctx, key); waitErr != nil {
+			return FeedPage{}, errors.Join(err, waitErr)
+		}
+	}
+	if err != nil {
+		return FeedPage{}, err
+	}
+	return r.page, nil
+}
+
+// FeedEnd returns the position behind all events that the feed has now, durable.
+func (s *Store) FeedEnd(ctx context.Context, org string) (FeedCursor, error) {
+	r := &feedReader{org: org, backwards: true}
+	if err := s.readFeed(ctx, r); err != nil {
+		return FeedCursor{}, err
+	}
+	for _, key := range r.keys {
+		if err := s.kv.WaitDurable(ctx, key); err != nil {
+			return FeedCursor{}, err
+		}
+	}
+	return r.page.Next, nil
+}
+
+// AwaitFeed returns when the feed of an organization may have an event behind a position, or with
+// the error of ctx. Writes of other processes do not wake it.
+func (s *Store) AwaitFeed(ctx context.Context, org string, after FeedCursor) error {
+	for {
+		moved, leave := s.feed.watch.enter(org)
+		found, err := s.feedGoesOn(ctx, org, after)
+		if found || err != nil {
+			leave()
+			return err
+		}
+		select {
+		case <-moved:
+			leave()
+		case <-ctx.Done():
+			leave()
+			return ctx.Err()
+		}
+	}
+}
+
+// feedGoesOn reports whether there is a stable row behind a cursor.
+func (s *Store) feedGoesOn(ctx context.Context, org string, after FeedCursor) (bool, error) {
+	stable, err := s.stable(ctx, org)
+	if err != nil {
+		return false, err
+	}
+	if !after.IsZero() && after.index != feedWhole {
+		return true, nil
+	}
+	start := after.place
+	start.number++ // numbers begin with 1
+	if start.compare(stable) > 0 {
+		return false, nil
+	}
+	for _, err := range s.kv.Scan(ctx, feedScan(org, start, stable, 1)) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// feedScan selects the rows from a place up to a stable one.
+func feedScan(org string, from, stable feedPlace, limit int) kv.ScanOptions {
+	return kv.ScanOptions{Start: feedKey(org, from), End: append(feedKey(org, stable), 0), Limit: limit}
+}
+
+// readFeed runs a reader over one instant of the store.
+func (s *Store) readFeed(ctx context.Context, r *feedReader) error {
+	stable, err := s.stable(ctx, r.org) // first: what is settled by now is visible in the snapshot
+	if err != nil {
+		return err
+	}
+	rows, err := s.kv.Snapshot(ctx)
+	if err != nil {
+		return fmt.Errorf("read feed: %w", err)
+	}
+	r.rows, r.stable = rows, stable
+	if r.backwards {
+		err = r.last(ctx)
+	} else if err = r.locate(ctx); err == nil {
+		err = r.read(ctx)
+	}
+	return errors.Join(err, rows.Close())
+}
+
+// feedReader reads one page of a feed.
+type feedReader struct {
+	org       string
+	after     FeedCursor
+	limit     int
+	backwards bool // only the end of the feed is wanted
+	rows      kv.Reader
+	stable    feedPlace
+
+	page   FeedPage
+	keys   [][]byte // what the answer tells, to be made durable
+	nonces map[uint32]feedNonce
+	lost   FeedCursor // behind the last transaction that the journals no longer have, of those that follow
+}
+
+// tell records a key whose value, or absence, the answer depends on.
+func (r *feedReader) tell(key []byte) { r.keys = append(r.keys, key) }
+
+// nonce returns the nonce of a generation, and false if there is none.
+func (r *feedReader) nonce(ctx context.Context, generation uint32) (nonce feedNonce, found bool, err error) {
+	if nonce, found = r.nonces[generation]; found {
+		return nonce, true, nil
+	}
+	value, err := r.rows.Get(ctx, feedGenerationKey(generation))
+	switch {
+	case errors.Is(err, kv.ErrNotFound):
+		return nonce, false, nil
+	case err != nil:
+		return nonce, false, fmt.Errorf("read generation %d: %w", generation, err)
+	case len(value) != len(nonce):
+		return nonce, false, corrupt("generation of %d bytes", len(value))
+	}
+	if r.nonces == nil {
+		r.nonces = make(map[uint32]feedNonce)
+	}
+	r.nonces[generation] = feedNonce(value)
+	return feedNonce(value), true, nil
+}
+
+// cursor returns the position behind an event of the transaction at a place.
+func (r *feedReader) cursor(ctx context.Context, place feedPlace, index uint32) (FeedCursor, error) {
+	nonce, found, err := r.nonce(ctx, place.generation)
+	if err == nil && !found {
+		err = corrupt("generation %d of the feeds is missing", place.generation)
+	}
+	return FeedCursor{place: place, index: index, nonce: nonce}, err
+}
+
+// locate makes sure that nothing is missing behind the cursor: it is where the feed has been
+// trimmed to, or its row is there, and of the same history of the store.
+func (r *feedReader) locate(ctx context.Context) error {
+	if r.after.IsZero() {
+		return nil
+	}
+	value, err := r.rows.Get(ctx, feedFloorKey(r.org))
+	if err != nil && !errors.Is(err, kv.ErrNotFound) {
+		return fmt.Errorf("read the floor of the feed: %w", err)
+	}
+	var floor FeedCursor
+	if err == nil {
+		if len(value) != feedPlaceBytes {
+			return corrupt("floor of a feed of %d bytes", len(value))
+		}
+		if floor, err = r.cursor(ctx, readFeedPlace(value), feedWhole); err != nil {
+			return err
+		}
+	}
+	if r.after == floor {
+		return nil
+	}
+	nonce, found, err := r.nonce(ctx, r.after.place.generation)
+	if err != nil {
+		return err
+	}
+	if found && nonce == r.after.nonce {
+		_, err := r.rows.Get(ctx, feedKey(r.org, r.after.place))
+		if !errors.Is(err, kv.ErrNotFound) {
+			return err
+		}
+	}
+	r.tell(feedFloorKey(r.org))
+	return &FeedGoneError{Oldest: floor}
+}
+
+// read fills the page.
+func (r *feedReader) read(ctx context.Context) error {
+	if r.after.place.compare(r.stable) > 0 { // a position that another process has told
+		return nil
+	}
+	seen, last, most := 0, r.after.place, r.limit+feedSkipMax
+	for pair, err := range r.rows.Scan(ctx, feedScan(r.org, r.after.place, r.stable, most)) {
+		if err != nil {
+			return fmt.Errorf("read feed: %w", err)
+		}
+		_, place, err := splitFeedKey(pair.Key)
+		if err != nil {
+			return err
+		}
+		if seen++; seen == most { // this one is left to the next page
+			r.page.More = true
+			break
+		}
+		if place == r.after.place && r.after.index == feedWhole {
+			continue
+		}
+		if len(r.page.Events) >= r.limit {
+			r.page.More = true
+			break
+		}
+		if invariants.Enabled { // docs/invariants.md 54
+			invariants.Check(place.compare(last) > 0 || seen == 1, "refs: a feed goes back to %v", place)
+			invariants.Check(place.compare(r.stable) <= 0, "refs: a feed shows %v, and is stable at %v", place, r.stable)
+		}
+		last = place
+		row, err := decodeFeedRow(pair.Value)
+		if err != nil {
+			return err
+		}
+		r.tell(feedKey(r.org, place))
+		goOn, err := r.add(ctx, place, &row)
+		if err != nil {
+			return err
+		}
+		if !goOn {
+			r.page.More = true
+			break
+		}
+	}
+	if !r.lost.IsZero() {
+		return &FeedGoneError{Oldest: r.lost}
+	}
+	return nil
+}
+
+// add adds the events of a row to the page. It reports false when the page ends before the end of
+// the row.
+func (r *feedReader) add(ctx context.Context, place feedPlace, row *feedRow) (bool, error) {
+	first := uint32(0)
+	if place == r.after.place {
+		first = r.after.index + 1
+	}
+	whole, err := r.cursor(ctx, place, feedWhole)
+	if err != nil {
+		return false, err
+	}
+	if row.kind == feedDeleted {
+		r.append(whole, FeedDeleted, row, Entry{
+			Sequence: row.sequence, Actor: row.actor, Cause: row.cause, Time: time.UnixMilli(row.millis).UTC(),
+		})
+		return true, nil
+	}
+	entries, err := r.entries(ctx, row, first)
+	switch {
+	case errors.Is(err, errNoEntries):
+		return r.gap(ctx, whole, row)
+	case err != nil:
+		return false, err
+	case !r.lost.IsZero():
+		return false, nil // the oldest event that can be read
+	}
+	for i := range entries {
+		at := whole
+		if index := first + uint32(i); index+1 < row.count {
+			at.index = index
+		}
+		kind := FeedRef
+		if row.kind == feedCreated && first+uint32(i) == 0 {
+			kind = FeedCreated
+		}
+		r.append(at, kind, row, entries[i])
+	}
+	if len(entries) == 0 {
+		r.page.Next = whole
+		return true, nil
+	}
+	return r.page.Next == whole, nil
+}
+
+func (r *feedReader) append(at FeedCursor, kind FeedKind, row *feedRow, entry Entry) {
+	r.page.Events = append(r.page.Events, FeedEvent{Kind: kind, Repo: row.repo, Name: row.name, Cursor: at, Entry: entry})
+	r.page.Next = at
+}
+
+// gap goes over a row that the journal of its repository no longer has: with the repository, or
+// because it has been trimmed.
+func (r *feedReader) gap(ctx context.Context, whole FeedCursor, row *feedRow) (bool, error) {
+	switch _, err := readHead(ctx, r.rows, row.repo); {
+	case errors.Is(err, ErrRepositoryNotFound):
+		r.tell(headKey(row.repo)) // or a crash brings back the repository, and its events are behind the cursor
+		if r.lost.IsZero() {
+			r.page.Next = whole
+		}
+		return true, nil
+	case err != nil:
+		return false, err
+	case r.after.IsZero() && len(r.page.Events) == 0: // nothing was seen that could be missed
+		r.page.Next = whole
+		return true, nil
+	case len(r.page.Events) > 0:
+		return false, nil
+	}
+	r.lost = whole
+	return true, nil
+}
+
+// errNoEntries says that the journal does not have a transaction.
+var errNoEntries = errors.New("refs: no entries")
+
+// entries returns the events of a row from an index on, as many as the page has room for. The first
+// one of a creation is the creation.
+func (r *feedReader) entries(ctx context.Context, row *feedRow, first uint32) ([]Entry, error) {
+	key := journalKey(row.repo, row.sequence, 0)
+	value, err := r.rows.Get(ctx, key)
+	if errors.Is(err, kv.ErrNotFound) {
+		return nil, errNoEntries
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read journal: %w", err)
+	}
+	var shared Entry
+	begin, err := decodeEntry(kv.Pair{Key: key, Value: value}, &shared)
+	if err != nil {
+		return nil, err
+	}
+	if first >= row.count {
+		return nil, nil
+	}
+	entries := make([]Entry, 0, 1)
+	want := min(int(row.count-first), r.limit-len(r.page.Events))
+	index := first // of the next ref in the journal
+	if row.kind == feedCreated {
+		if first == 0 {
+			entries = append(entries, shared)
+		} else {
+			index--
+		}
+	}
+	if index == 0 && len(entries) < want {
+		entries = append(entries, begin)
+		index++
+	}
+	if len(entries) == want {
+		return entries, nil
+	}
+	for pair, err := range r.rows.Scan(ctx, kv.ScanOptions{
+		Start: journalKey(row.repo, row.sequence, index), End: journalKey(row.repo, row.sequence+1, 0),
+		Limit: want - len(entries),
+	}) {
+		if err != nil {
+			return nil, fmt.Errorf("read journal: %w", err)
+		}
+		entry, err := decodeEntry(pair, &shared)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry)
+	}
+	if len(entries) < want {
+		return nil, corrupt("transaction %d of %s has fewer changes than the feed says", row.sequence, row.repo)
+	}
+	return entries, nil
+}
+
+// last sets the page's end to that of the feed.
+func (r *feedReader) last(ctx context.Context) error {
+	scan := feedScan(r.org, feedPlace{}, r.stable, 1)
+	scan.Reverse = true
+	for pair, err := range r.rows.Scan(ctx, scan) {
+		if err != nil {
+			return fmt.Errorf("read feed: %w", err)
+		}
+		_, place, err := splitFeedKey(pair.Key)
+		if err != nil {
+			return err
+		}
+		r.tell(feedKey(r.org, place))
+		r.page.Next, err = r.cursor(ctx, place, feedWhole)
+		return err
+	}
+	return nil
+}

@@ -134,6 +134,10 @@ func Routes(d *rest.Door) []Route {
 			Computes: true, CostsBytes: grepCosts,
 		},
 		{
+			Method: "GET", Path: v1 + "/events", Named: "/api/events",
+			Scope: auth.OrgRead, Denied: forbidden, Handler: d.OrgEvents, Org: true,
+		},
+		{
 			Method: "GET", Path: v1 + "/repos/events", Named: named + "/events",
 			Scope: auth.GitRead, Denied: forbidden, Handler: d.Events,
 		},

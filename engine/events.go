@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"packhorse/refs"
 )
@@ -35,4 +37,80 @@ func (r *Repository) Events(ctx context.Context, request EventsRequest) (refs.Pa
 		}
 	}
 	return page, nil
+}
+
+// EventsBehind is [Repository.Events] for a position that may be within a transaction, with at most
+// limit events.
+func (r *Repository) EventsBehind(
+	ctx context.Context, after refs.JournalCursor, limit int,
+) (refs.JournalPage, error) {
+	page, err := r.host.names.EventsBehind(ctx, r.record.ID, after, limit)
+	if err != nil {
+		return page, r.gone(err)
+	}
+	if len(page.Events) == 0 && page.Next == after {
+		head, err := r.Sequence(ctx)
+		if err != nil {
+			return page, err
+		}
+		if after.Sequence > head {
+			return page, invalid("the journal is at %d and has not reached %d", head, after.Sequence)
+		}
+	}
+	return page, nil
+}
+
+// OrgEvents returns up to limit events of all repositories of an organization that follow a
+// position, all of them durable. Events of a repository that has been deleted are left out, but for
+// the deletion; Name is in each what the repository is called now.
+//
+// Errors: those of [refs.Store.Feed].
+func (h *Host) OrgEvents(ctx context.Context, org string, after refs.FeedCursor, limit int) (refs.FeedPage, error) {
+	page, err := h.names.Feed(ctx, org, after, limit)
+	if err != nil {
+		return page, err
+	}
+	names := make(map[refs.RepoID]string)
+	events := page.Events[:0]
+	for _, event := range page.Events {
+		if event.Kind != refs.FeedDeleted {
+			if event.Name, err = h.nameOf(ctx, event.Repo, names); err != nil {
+				return refs.FeedPage{}, err
+			}
+			if event.Name == "" {
+				continue
+			}
+		}
+		events = append(events, event)
+	}
+	page.Events = events
+	return page, nil
+}
+
+// nameOf returns the name of a repository, durable, and "" when it has been deleted. It keeps it in
+// names.
+func (h *Host) nameOf(ctx context.Context, id refs.RepoID, names map[refs.RepoID]string) (string, error) {
+	if name, ok := names[id]; ok {
+		return name, nil
+	}
+	rec, _, err := readRecord(ctx, h.keys, id)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return "", err
+	}
+	if err := h.keys.WaitDurable(ctx, recordKey(id)); err != nil {
+		return "", fmt.Errorf("wait for record of repository %s: %w", id, err)
+	}
+	names[id] = rec.Name
+	return rec.Name, nil
+}
+
+// OrgEventsEnd returns the position behind all events that an organization has now.
+func (h *Host) OrgEventsEnd(ctx context.Context, org string) (refs.FeedCursor, error) {
+	return h.names.FeedEnd(ctx, org)
+}
+
+// AwaitOrgEvents returns when an organization may have an event behind a position, or with the
+// error of ctx.
+func (h *Host) AwaitOrgEvents(ctx context.Context, org string, after refs.FeedCursor) error {
+	return h.names.AwaitFeed(ctx, org, after)
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -28,8 +29,12 @@ type eventJSON struct {
 	Cause    string `json:"cause"`
 }
 
-// Events answers GET /repos/events: a page of the journal, after a wait if the page is empty.
+// Events answers GET /repos/events: a page of the journal, after a wait if the page is empty, or
+// all of it from there on as server-sent events.
 func (d *Door) Events(x exchange.Exchange, grant *auth.Grant) error {
+	if wantsEventStream(x) {
+		return d.streamJournal(x, grant)
+	}
 	request, wait, err := readEventsQuery(x)
 	if err != nil {
 		return err
@@ -66,8 +71,11 @@ func readEventsQuery(x exchange.Exchange) (engine.EventsRequest, time.Duration, 
 		return engine.EventsRequest{}, 0, err
 	}
 	seconds, err := countOf(x, "wait")
-	wait := time.Duration(min(seconds, uint64(eventsWaitMax/time.Second))) * time.Second
-	return engine.EventsRequest{After: after, Limit: limit}, wait, err
+	return engine.EventsRequest{After: after, Limit: limit}, waitOf(seconds), err
+}
+
+func waitOf(seconds uint64) time.Duration {
+	return time.Duration(min(seconds, uint64(eventsWaitMax/time.Second))) * time.Second
 }
 
 // countOf reads a query parameter that is a number from 0 on; 0 if it is absent.
@@ -118,4 +126,56 @@ func eventOf(entry *refs.Entry) eventJSON {
 		Time:     timestamp(entry.Time),
 		Cause:    entry.Cause,
 	}
+}
+
+// streamJournal answers with the journal as server-sent events.
+func (d *Door) streamJournal(x exchange.Exchange, grant *auth.Grant) error {
+	name, text := "after", x.Query().Get("after")
+	if last := x.Header(lastEventID); last != "" {
+		name, text = lastEventID, last
+	}
+	var after refs.JournalCursor
+	if text != "" && text != latest {
+		var err error
+		if after, err = refs.ParseJournalCursor(text); err != nil {
+			return badRequest("%s: expected the id of an event, a number from 0 on, or %q, got %.40q", name, latest, text)
+		}
+	}
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return err
+	}
+	if text == latest {
+		if after.Sequence, err = repo.Sequence(x.Context()); err != nil {
+			return err
+		}
+	}
+	return d.streamEvents(x, grant, &journalStream{repo: repo, at: after})
+}
+
+// journalStream is the journal of a repository as an [eventStream].
+type journalStream struct {
+	repo *engine.Repository
+	at   refs.JournalCursor
+}
+
+func (s *journalStream) read(ctx context.Context, limit int) (events []sentEvent, more bool, err error) {
+	page, err := s.repo.EventsBehind(ctx, s.at, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range page.Events {
+		event := &page.Events[i]
+		data, err := json.Marshal(eventOf(&event.Entry))
+		if err != nil {
+			return nil, false, err
+		}
+		events = append(events, sentEvent{id: event.Cursor.String(), name: eventRef, data: data})
+	}
+	s.at = page.Next
+	return events, page.More, nil
+}
+
+func (s *journalStream) await(ctx context.Context) error {
+	return s.repo.Await(ctx, s.at.Sequence+1)
 }

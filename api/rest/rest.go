@@ -7,7 +7,8 @@
 //	branches, tags, notes                    refs
 //	commits, files, filesread, metadata,     reading
 //	file, archive
-//	blame, grep, events
+//	blame, grep
+//	events, orgevents, eventstream           the journal of a repository, and those of an organization
 //	diff, diffstream                         diffs
 //	commitpack, diffcommit, diffchunk        commits that come as a stream of lines
 //	merge, mergepreview, restorecommit       commits from other commits
@@ -42,6 +43,9 @@ type Config struct {
 	Recheck func(*auth.Grant) error
 	// OrgConfig returns the configuration of an organization, if it has one; nil means that none has.
 	OrgConfig func(org string) (*auth.OrgConfig, bool)
+	// Silence returns a context that ends when a stream of events has sent nothing for so long that it
+	// sends a comment; nil means every 15 seconds.
+	Silence func(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // Door answers API clients. Its methods may be called concurrently; each has the form of a route's
@@ -51,11 +55,12 @@ type Door struct {
 	verify    func(token string) (*auth.Grant, error)
 	recheck   func(*auth.Grant) error
 	orgConfig func(org string) (*auth.OrgConfig, bool)
+	silence   func(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
-	d := &Door{host: c.Host, verify: c.Verify, recheck: c.Recheck, orgConfig: c.OrgConfig}
+	d := &Door{host: c.Host, verify: c.Verify, recheck: c.Recheck, orgConfig: c.OrgConfig, silence: c.Silence}
 	if d.verify == nil {
 		d.verify = func(string) (*auth.Grant, error) { return nil, auth.ErrMissing }
 	}
@@ -64,6 +69,11 @@ func New(c Config) *Door {
 	}
 	if d.orgConfig == nil {
 		d.orgConfig = func(string) (*auth.OrgConfig, bool) { return nil, false }
+	}
+	if d.silence == nil {
+		d.silence = func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, heartbeatEvery)
+		}
 	}
 	return d
 }

@@ -1,0 +1,164 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/refs"
+)
+
+// orgEventJSON is one event of an organization. A creation and a deletion of a repository change no
+// ref.
+type orgEventJSON struct {
+	Cursor   string  `json:"cursor"`
+	Event    string  `json:"event"`
+	RepoID   string  `json:"repo_id"`
+	RepoName string  `json:"repo_name"`
+	Sequence uint64  `json:"sequence"`
+	Index    *uint32 `json:"index,omitempty"`
+	Ref      string  `json:"ref,omitempty"`
+	Before   string  `json:"before,omitempty"`
+	After    string  `json:"after,omitempty"`
+	Actor    string  `json:"actor"`
+	Time     string  `json:"time"`
+	Cause    string  `json:"cause"`
+}
+
+// Names of events.
+const (
+	eventRef     = "ref"
+	eventCreated = "create"
+	eventDeleted = "delete"
+)
+
+// OrgEvents answers GET /events: a page of the organization's feed, after a wait if the page is
+// empty, or all of it from there on as server-sent events.
+func (d *Door) OrgEvents(x exchange.Exchange, grant *auth.Grant) error {
+	limit, err := limitOf(x, limitDefault, limitMax)
+	if err != nil {
+		return err
+	}
+	seconds, err := countOf(x, "wait")
+	if err != nil {
+		return err
+	}
+	after, err := d.orgCursor(x, grant)
+	if err != nil {
+		return err
+	}
+	if wantsEventStream(x) {
+		return d.streamEvents(x, grant, &orgStream{door: d, org: grant.Org, at: after})
+	}
+	page, err := d.host.OrgEvents(x.Context(), grant.Org, after, limit)
+	if wait := waitOf(seconds); err == nil && wait > 0 {
+		page, err = d.followOrg(x, grant.Org, page, limit, wait)
+	}
+	if err != nil {
+		return err
+	}
+	list := struct {
+		Events     []orgEventJSON `json:"events"`
+		NextCursor string         `json:"next_cursor"`
+		HasMore    bool           `json:"has_more"`
+	}{Events: make([]orgEventJSON, 0, len(page.Events)), NextCursor: page.Next.String(), HasMore: page.More}
+	for i := range page.Events {
+		list.Events = append(list.Events, orgEventOf(&page.Events[i]))
+	}
+	return answer(x, http.StatusOK, list)
+}
+
+// orgCursor reads where the request goes on. The header of a stream that connects again counts more
+// than the query, which is that of the first connection.
+func (d *Door) orgCursor(x exchange.Exchange, grant *auth.Grant) (refs.FeedCursor, error) {
+	name, text := "cursor", x.Query().Get("cursor")
+	if last := x.Header(lastEventID); last != "" && wantsEventStream(x) {
+		name, text = lastEventID, last
+	}
+	if text == latest {
+		return d.host.OrgEventsEnd(x.Context(), grant.Org)
+	}
+	cursor, err := refs.ParseFeedCursor(text)
+	if err != nil {
+		return cursor, badRequest(
+			"%s: expected the cursor of an event, next_cursor of a page, or %q, got %.40q", name, latest, text)
+	}
+	return cursor, nil
+}
+
+// followOrg waits until an event follows an empty page and returns the new page, or the last one
+// when the time is over or the server stops.
+func (d *Door) followOrg(
+	x exchange.Exchange, org string, page refs.FeedPage, limit int, wait time.Duration,
+) (refs.FeedPage, error) {
+	waiting, stop := context.WithTimeout(x.Context(), wait)
+	defer stop()
+	defer context.AfterFunc(x.Serving(), stop)()
+	for len(page.Events) == 0 {
+		err := d.host.AwaitOrgEvents(waiting, org, page.Next)
+		if waiting.Err() != nil {
+			return page, x.Context().Err()
+		}
+		if err != nil {
+			return page, err
+		}
+		if page, err = d.host.OrgEvents(x.Context(), org, page.Next, limit); err != nil {
+			return page, err
+		}
+	}
+	return page, nil
+}
+
+func orgEventOf(event *refs.FeedEvent) orgEventJSON {
+	told := orgEventJSON{
+		Cursor:   event.Cursor.String(),
+		Event:    eventRef,
+		RepoID:   event.Repo.String(),
+		RepoName: event.Name,
+		Sequence: event.Sequence,
+		Actor:    event.Actor,
+		Time:     timestamp(event.Time),
+		Cause:    event.Cause,
+	}
+	switch event.Kind {
+	case refs.FeedCreated:
+		told.Event = eventCreated
+	case refs.FeedDeleted:
+		told.Event = eventDeleted
+	default:
+		told.Index, told.Ref = &event.Index, event.Ref
+		told.Before, told.After = event.Before.String(), event.After.String()
+	}
+	return told
+}
+
+// orgStream is the feed of an organization as an [eventStream].
+type orgStream struct {
+	door *Door
+	org  string
+	at   refs.FeedCursor
+}
+
+func (s *orgStream) read(ctx context.Context, limit int) (events []sentEvent, more bool, err error) {
+	page, err := s.door.host.OrgEvents(ctx, s.org, s.at, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range page.Events {
+		told := orgEventOf(&page.Events[i])
+		data, err := json.Marshal(told)
+		if err != nil {
+			return nil, false, err
+		}
+		events = append(events, sentEvent{id: told.Cursor, name: told.Event, data: data})
+	}
+	s.at = page.Next
+	return events, page.More, nil
+}
+
+func (s *orgStream) await(ctx context.Context) error {
+	return s.door.host.AwaitOrgEvents(ctx, s.org, s.at)
+}

@@ -17,13 +17,13 @@ const privateBytesMax = 16 * mebibyte
 // Aside gives v a private cache, which lives as long as v, stops counting v as a request's view,
 // and returns v. Nothing may have been read through v before.
 func (v *View) Aside() *View {
-	v.store.traffic.leave()
+	v.store.traffic.Leave()
 	v.own = lru.New[segment.CacheKey, segment.CacheEntry](privateBytesMax, privateBytesMax)
 	return v
 }
 
 // shareAside makes v use the private cache of other.
 func (v *View) shareAside(other *View) {
-	v.store.traffic.leave()
+	v.store.traffic.Leave()
 	v.own = other.own
 }

@@ -83,8 +83,8 @@ func (s *Store) attach(
 			})
 		}
 		m.layers[at].auxiliaries = append(m.layers[at].auxiliaries, added)
-		r := registration{pool: pool, kind: added.kind}
-		b.Put(registrationKey(added.id), r.encode())
+		r := segment.Registration{Pool: pool, Kind: added.kind}
+		b.Put(registrationKey(added.id), r.Encode())
 		return nil
 	})
 	if err != nil {

@@ -111,7 +111,7 @@ func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, 
 	for i := range layers {
 		layers[i].auxiliaries = append(layers[i].auxiliaries, manifestLayer{kind: segment.KindBorrowed, id: auxiliary})
 	}
-	b.Put(registrationKey(auxiliary), (&registration{pool: f.pool, kind: segment.KindBorrowed}).encode())
+	b.Put(registrationKey(auxiliary), (&segment.Registration{Pool: f.pool, Kind: segment.KindBorrowed}).Encode())
 	return nil
 }
 

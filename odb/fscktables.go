@@ -209,7 +209,7 @@ func (f *tablesFsck) registrations(ctx context.Context) error {
 			continue
 		}
 		id := segment.LayerID(pair.Key[1:])
-		if _, err := decodeRegistration(pair.Value); err != nil {
+		if _, err := segment.DecodeRegistration(pair.Value); err != nil {
 			f.problem(id, object.ZeroID, err)
 			continue
 		}

@@ -13,8 +13,7 @@
 //	keys, decoder, pool, manifest    tables m, o, g, f, u, s, d; a pool and its list of layers
 //	change, obsolete, sweep          changes of manifests; deletion of obsolete files
 //	rewrite, rewriteprune,           for maintenance: layers replaced by one segment with all of their
-//	rewriting, attach,               objects or without some; auxiliary files; rests while requests are
-//	traffic, pacer                   served
+//	rewriting, attach                objects or without some; auxiliary files
 //	layer, layerset, segmentlayer,   layers and their pins: segments, hot key ranges
 //	hotlayer, hotvalue
 //	graph, pathfilters, hotfilter,   commit-graph rows and changed-path filters, wherever they lie
@@ -34,8 +33,8 @@
 //	registered                       the files that pools use, for copies of them
 //
 // Its subfolders import it, except those that it builds on: kv, file, segment, bloom, extsort,
-// inorder, lru, fair, space, rescue. Walks are in revwalk, packs in and out in ingest and packgen,
-// maintenance in repack.
+// inorder, lru, fair, space, rescue, traffic. Walks are in revwalk, packs in and out in ingest and
+// packgen, maintenance in repack.
 //
 // Nothing walks for a fork before a request needs the result: who names an object by its ID, or the
 // step of maintenance that is about to rewrite the layers of a fork, waits for the walk. So the
@@ -58,6 +57,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
+	"packhorse/odb/traffic"
 )
 
 // Options are the settings of [Open]. The zero value works.
@@ -103,7 +103,7 @@ type Store struct {
 	layers  *layerSet
 	counts  counters
 	damage  *segment.DamageLog
-	traffic traffic
+	traffic traffic.Requests // the open views, except those with a private cache
 
 	visibility *visibilityCache // visibility sets of forks
 	rewriting  rewriting        // pools that maintenance works on
@@ -154,6 +154,12 @@ func (s *Store) Close(context.Context) error {
 	s.settlers.Wait()
 	return s.layers.close()
 }
+
+// Busy reports whether the store serves requests.
+func (s *Store) Busy() bool { return s.traffic.Busy() }
+
+// NewPacer returns a pacer of background work, which rests for a share of its time, pause.
+func (s *Store) NewPacer(pause float64) *traffic.Pacer { return traffic.NewPacer(&s.traffic, pause) }
 
 // Options returns the settings in force, including defaults.
 func (s *Store) Options() Options { return s.options }

@@ -63,11 +63,11 @@ func registeredName(ctx context.Context, r kv.Reader, id segment.LayerID) (strin
 	if err != nil {
 		return "", err
 	}
-	registered, err := decodeRegistration(value)
+	registered, err := segment.DecodeRegistration(value)
 	if err != nil {
 		return "", &CorruptError{Layer: id, Object: object.ZeroID, Why: err.Error()}
 	}
-	return registered.kind.FileName(id), nil
+	return registered.Kind.FileName(id), nil
 }
 
 // decodeUserKey decodes a key of tableUser.
@@ -76,18 +76,6 @@ func decodeUserKey(key []byte) (segment.LayerID, PoolID, error) {
 		return segment.LayerID{}, PoolID{}, &CorruptError{Why: fmt.Sprintf("key %x is no user's", key)}
 	}
 	return segment.LayerID(key[1:][:len(segment.LayerID{})]), PoolID(key[1+len(segment.LayerID{}):]), nil
-}
-
-// decodeRegistration decodes the output of encode.
-func decodeRegistration(value []byte) (registration, error) {
-	d := decoder{data: value}
-	format := d.take(1)[0]
-	r := registration{kind: segment.LayerKind(d.take(1)[0]), pool: PoolID(d.take(len(PoolID{})))}
-	r.count, r.dataBytes = int64(d.uvarint()), int64(d.uvarint())
-	if d.failed || len(d.data) > 0 || format != 1 || r.kind < segment.KindSegment || r.kind > segment.KindBorrowed {
-		return registration{}, fmt.Errorf("%w: registration %x", segment.ErrFormat, value)
-	}
-	return r, nil
 }
 
 // FilePools returns the pools that use the file of that name, according to the tables in r.

@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 
 	"packhorse/odb/kv"
@@ -109,28 +108,12 @@ func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 
 // registerSegment adds the registrations of the files of a segment to b.
 func registerSegment(s *segment.Sealed, b *kv.Batch, pool PoolID) {
-	r := registration{pool: pool, kind: segment.KindSegment, count: int64(s.Count), dataBytes: s.DataBytes}
-	b.Put(registrationKey(s.ID), r.encode())
+	r := segment.Registration{Pool: pool, Kind: segment.KindSegment, Count: int64(s.Count), DataBytes: s.DataBytes}
+	b.Put(registrationKey(s.ID), r.Encode())
 	if s.Graph != (segment.LayerID{}) {
-		r := registration{pool: pool, kind: segment.KindGraph}
-		b.Put(registrationKey(s.Graph), r.encode())
+		r := segment.Registration{Pool: pool, Kind: segment.KindGraph}
+		b.Put(registrationKey(s.Graph), r.Encode())
 	}
-}
-
-// registration is the row of a file that belongs to a pool: the file may be deleted only together
-// with it.
-//
-//	1 format, 1 | 1 kind | 16 pool that it was made for | uvarint object count | uvarint size of the data region
-type registration struct {
-	pool             PoolID
-	kind             segment.LayerKind
-	count, dataBytes int64
-}
-
-func (r *registration) encode() []byte {
-	dst := append([]byte{1, byte(r.kind)}, r.pool[:]...)
-	dst = binary.AppendUvarint(dst, uint64(r.count))
-	return binary.AppendUvarint(dst, uint64(r.dataBytes))
 }
 
 // Settled tells the quarantine that the batch of its last Stage was committed. Files are moved to

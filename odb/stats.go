@@ -49,7 +49,7 @@ func (s *Store) Stats() Stats {
 		HotObjectCount:       s.counts.hotWrites.Load(),
 		SegmentCount:         s.counts.segments.Load(),
 		OpenFileCount:        s.layers.openFileCount(),
-		ViewCount:            s.traffic.views.Load(),
+		ViewCount:            s.traffic.Count(),
 		VisibilityWalkCount:  s.visibility.walks.Load(),
 		VisibilityGrownCount: s.visibility.grown.Load(),
 	}

@@ -75,7 +75,7 @@ func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
 // newView pins the layers of m. Lookups try segments first, the newest of them first, since an
 // index lookup costs a tenth of one in the key-value store; then the hot layers.
 func (s *Store) newView(pool PoolID, m manifest) *View {
-	s.traffic.begin()
+	s.traffic.Begin()
 	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), borrowing: newBorrowing(&m)}
 	for _, kind := range []segment.LayerKind{segment.KindSegment, segment.KindHot} {
 		for _, l := range slices.Backward(m.layers) {
@@ -104,7 +104,7 @@ func (v *View) Close() error {
 		v.store.layers.unpin(l)
 	}
 	if v.own == nil {
-		v.store.traffic.end()
+		v.store.traffic.End()
 	}
 	return nil
 }

@@ -269,7 +269,7 @@ func (s *Store) replaceTips(
 			return errNoChange
 		}
 		if used {
-			b.Put(registrationKey(next), (&registration{pool: pool, kind: segment.KindBorrowed}).encode())
+			b.Put(registrationKey(next), (&segment.Registration{Pool: pool, Kind: segment.KindBorrowed}).Encode())
 		}
 		return nil
 	})

@@ -11,6 +11,7 @@ import (
 	"packhorse/odb/progress"
 	"packhorse/odb/revwalk"
 	"packhorse/odb/segment"
+	"packhorse/odb/traffic"
 	"packhorse/pack/object"
 )
 
@@ -23,7 +24,7 @@ import (
 //
 // Memory is 64 MiB for bitmaps, 16 MiB for objects and about 100 bytes a commit. It may run beside
 // everything else; if the segments change meanwhile, it leaves the pool as it is.
-func BuildBitmaps(ctx context.Context, s *odb.Store, pool odb.PoolID, tips []object.ID, pace *odb.Pacer) error {
+func BuildBitmaps(ctx context.Context, s *odb.Store, pool odb.PoolID, tips []object.ID, pace *traffic.Pacer) error {
 	v, err := s.View(ctx, pool) // pins its segments
 	if err != nil {
 		return err
@@ -44,7 +45,7 @@ func BuildBitmaps(ctx context.Context, s *odb.Store, pool odb.PoolID, tips []obj
 
 // writeBitmaps writes the file, and returns the zero ID if no commit has a bitmap.
 func writeBitmaps(
-	ctx context.Context, s *odb.Store, view *odb.View, segments []segment.LayerID, tips []object.ID, pace *odb.Pacer,
+	ctx context.Context, s *odb.Store, view *odb.View, segments []segment.LayerID, tips []object.ID, pace *traffic.Pacer,
 ) (segment.LayerID, error) {
 	b, err := newBitmapBuilder(ctx, view)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/revwalk"
 	"packhorse/odb/segment"
+	"packhorse/odb/traffic"
 	"packhorse/pack/object"
 )
 
@@ -30,7 +31,7 @@ type inventory struct {
 	layers   []*odb.SegmentLayer
 	segments []segment.Segment // of layers, acquired
 	bitmaps  *reachBitmaps     // nil: none; used by one goroutine
-	pace     *odb.Pacer        // makes long work on it rest; nil: no rests
+	pace     *traffic.Pacer    // makes long work on it rest; nil: no rests
 
 	mu            sync.Mutex      // guards the fields below
 	unpacked      revwalk.IDTable // objects in no segment

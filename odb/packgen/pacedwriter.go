@@ -4,14 +4,14 @@ import (
 	"context"
 	"io"
 
-	"packhorse/odb"
+	"packhorse/odb/traffic"
 )
 
 // pacedWriter rests between writes, and now and then checks the free disk space.
 type pacedWriter struct {
 	ctx  context.Context //nolint:containedctx // of the repack whose io.Writer this is
 	dst  io.Writer
-	pace *odb.Pacer
+	pace *traffic.Pacer
 	room func(size int64) error // nil: no check
 
 	since int // bytes since the last check

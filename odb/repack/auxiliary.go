@@ -11,6 +11,7 @@ import (
 	"packhorse/odb/bloom"
 	"packhorse/odb/packgen"
 	"packhorse/odb/segment"
+	"packhorse/odb/traffic"
 )
 
 // BuildAuxiliary builds the bitmaps and path filters of a pool, and rests while requests are
@@ -31,7 +32,9 @@ func BuildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID) error {
 }
 
 // buildFilters is [BuildFilters] that copies the filters in known and rests when pace says so.
-func buildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb.PathFilters, pace *odb.Pacer) error {
+func buildFilters(
+	ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb.PathFilters, pace *traffic.Pacer,
+) error {
 	v, err := s.View(ctx, pool)
 	if err != nil {
 		return err
@@ -55,7 +58,7 @@ func buildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb
 
 // writeFilterFile writes the filter file of a segment.
 func writeFilterFile(
-	ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.PathFilters, pace *odb.Pacer,
+	ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.PathFilters, pace *traffic.Pacer,
 ) (segment.LayerID, error) {
 	rows, err := l.Rows.Acquire(ctx)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/packgen"
+	"packhorse/odb/traffic"
 )
 
 // CompactOptions say how far [Compact] goes. The zero value does the work that is due.
@@ -80,7 +81,7 @@ func lacksFilters(v *odb.View) bool {
 
 // keepFilters gives the segments of a pool the path filters that v holds of their commits, and
 // builds the missing ones.
-func keepFilters(ctx context.Context, s *odb.Store, v *odb.View, pace *odb.Pacer) error {
+func keepFilters(ctx context.Context, s *odb.Store, v *odb.View, pace *traffic.Pacer) error {
 	known, err := v.OpenFilters(ctx)
 	if err != nil {
 		return err

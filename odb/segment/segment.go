@@ -5,7 +5,7 @@
 //
 // Start at [Writer] to write a segment and at [OpenFiles] to read one. The map, by file:
 //
-//	layerid                          IDs and kinds of layers, and the names of their files
+//	layerid, registration            IDs and kinds of layers, and the names of their files; the rows of files
 //	env, damage, cache, openfiles    what files are read with; the log of damage; LRU of blocks
 //	section, sectionwriter           sectioned files: checked blocks of fixed-size items, a footer
 //	index                            sorted object IDs: lookups, ranges

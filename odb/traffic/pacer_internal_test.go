@@ -1,4 +1,4 @@
-package odb
+package traffic
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 func TestPacer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		requests := &traffic{}
-		pace := &Pacer{traffic: requests, pause: 2}
+		requests := &Requests{}
+		pace := &Pacer{requests: requests, pause: 2}
 		ctx, cancel := context.WithCancel(t.Context())
 		rests := func(work, want time.Duration) {
 			t.Helper()
@@ -28,17 +28,17 @@ func TestPacer(t *testing.T) {
 		}
 		rests(0, 0) // the first call begins the stretch
 		rests(time.Millisecond, 0)
-		requests.begin()
+		requests.Begin()
 		rests(paceStretch/2, 0)
 		rests(paceStretch/2, 2*paceStretch)
 		rests(time.Millisecond, 2*time.Millisecond)
-		requests.end()
-		rests(trafficPause/2, trafficPause) // as long as they may come one after another
+		requests.End()
+		rests(pauseMax/2, pauseMax) // as long as they may come one after another
 		rests(time.Millisecond, 0)
-		requests.begin()
-		requests.leave() // a view with a private cache is no request
+		requests.Begin()
+		requests.Leave() // a view with a private cache is no request
 		rests(time.Millisecond, 0)
-		requests.begin()
+		requests.Begin()
 		cancel()
 		time.Sleep(time.Millisecond)
 		if err := pace.Rest(ctx); !errors.Is(err, context.Canceled) {

@@ -1,4 +1,4 @@
-package odb
+package traffic
 
 import (
 	"context"
@@ -11,15 +11,17 @@ import (
 // Pacer makes background work rest while there is traffic, so that requests find the processor
 // free.
 type Pacer struct {
-	traffic *traffic
-	pause   float64 // rest as a share of work; 0: none
+	requests *Requests
+	pause    float64 // rest as a share of work; 0: none
 
 	mu    sync.Mutex // guards begun
 	begun time.Time  // of the present stretch of work
 }
 
 // NewPacer returns a pacer that rests for a share of the time of work, pause.
-func (s *Store) NewPacer(pause float64) *Pacer { return &Pacer{traffic: &s.traffic, pause: pause} }
+func NewPacer(requests *Requests, pause float64) *Pacer {
+	return &Pacer{requests: requests, pause: pause}
+}
 
 // paceStretch is the time that work takes before it rests. It bounds how long a request waits for a
 // core; a typical commit takes 500 µs. Without rests the kernel lets a request wait for up to 4 ms.
@@ -42,7 +44,7 @@ func (p *Pacer) Rest(ctx context.Context) error {
 	if worked < paceStretch {
 		return ctx.Err()
 	}
-	if !p.traffic.busy() {
+	if !p.requests.Busy() {
 		p.begun = now
 		return ctx.Err()
 	}

@@ -38,6 +38,10 @@ func Routes(d *rest.Door) []Route {
 			Creates: true,
 		},
 		{
+			Method: "GET", Path: v1 + "/repos/usage", Named: named + "/usage",
+			Scope: auth.GitRead, Denied: forbidden, Handler: d.Usage,
+		},
+		{
 			Method: "GET", Path: v1 + "/repo", Named: named,
 			Scope: auth.GitRead, Denied: forbidden, Handler: d.Repository,
 		},

@@ -42,6 +42,7 @@ func TestScopes(t *testing.T) {
 		"POST /api/v1/repos/grep":              403,
 		"GET /api/v1/repos/events":             403,
 		"GET /api/v1/events":                   403,
+		"GET /api/v1/repos/usage":              403,
 		"GET /api/v1/repos/commit":             403,
 		"GET /api/v1/repos/diff":               401,
 		"GET /api/v1/repos/branches/diff":      401,

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"packhorse/engine/commit"
+	"packhorse/engine/quota"
 	"packhorse/refs"
 )
 
@@ -23,6 +24,8 @@ type Actor struct {
 	Receipt *refs.Receipt
 	// Recheck verifies the token again, just before a batch is written; nil means no check.
 	Recheck func() error
+
+	hold *quota.Hold // what the write holds of the quotas
 }
 
 // recheck runs Recheck.

@@ -7,6 +7,7 @@ import (
 
 	"packhorse/engine/clonecache"
 	"packhorse/engine/maintain"
+	"packhorse/engine/quota"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -42,6 +43,8 @@ type Config struct {
 	// SigningKeys returns the contents of an organization's signing key files at the time of the
 	// call; a nil function means no keys.
 	SigningKeys func(org string) [][]byte
+	// Quotas returns the quotas of an organization at the time of the call; a nil function means none.
+	Quotas func(org string) quota.Limits
 	// Webhooks is the configuration of webhooks.
 	Webhooks WebhookConfig
 	// Upstreams is the configuration of upstreams.

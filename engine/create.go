@@ -80,6 +80,7 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 		if err != nil {
 			return Created{}, err
 		}
+		begin.hold.SettleFork(context.WithoutCancel(ctx), begin.base, h.countedAs(begin.pool, created.Item.ID, actor.Org))
 		if err := commit.Wait(ctx); err != nil {
 			return Created{}, fmt.Errorf("create repository %q: %w", request.Name, err)
 		}
@@ -102,7 +103,11 @@ func (h *Host) create(
 	if err != nil {
 		return Created{}, nil, nil, err
 	}
-	defer func() { err = errors.Join(err, begin.close()) }()
+	defer func() {
+		if err = errors.Join(err, begin.close()); err != nil {
+			begin.hold.Release()
+		}
+	}()
 	turn := &h.creators[maphash.String(creatorSeed, actor.Org)%uint64(len(h.creators))]
 	turn.Lock()
 	defer turn.Unlock()
@@ -160,7 +165,7 @@ func (h *Host) create(
 		}
 		h.names.PutReceipt(b, actor.Receipt, refs.StoredReceipt{Sequence: 1, Result: result})
 	}
-	if err := errors.Join(h.space.Check(), actor.recheck()); err != nil {
+	if err := errors.Join(h.space.Check(), actor.recheck(), begin.reserve(ctx, b)); err != nil {
 		return Created{}, nil, nil, err
 	}
 	commit, err := h.names.ApplyCreation(ctx, b, rec.ID, change, len(begin.refs))

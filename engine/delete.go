@@ -75,5 +75,8 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		return decodeReceipt[Deleted](done.Receipt)
 	}
 	h.upstreams.worker.Cancel(repo.record.ID)
+	if err := h.quotas.Deleted(context.WithoutCancel(ctx), repo.record.Pool); err != nil {
+		return Deleted{}, err
+	}
 	return deleted, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"packhorse/engine/commit"
+	"packhorse/engine/quota"
 	"packhorse/odb"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
@@ -60,6 +61,8 @@ type origin struct {
 	chosen        chosenBy
 	refs          []refs.Ref
 	fork          *odb.Fork // nil without a base
+	base          odb.PoolID
+	hold          *quota.Hold
 }
 
 func (o *origin) settled(ctx context.Context) {
@@ -73,6 +76,14 @@ func (o *origin) close() error {
 		return nil
 	}
 	return o.fork.Close()
+}
+
+// reserve holds what the batch of the creation stores. Errors: [quota.ErrExceeded].
+func (o *origin) reserve(ctx context.Context, b *kv.Batch) error {
+	if o.fork == nil {
+		return nil
+	}
+	return o.hold.StageFork(ctx, b, o.fork.Hot())
 }
 
 // origin adds to b the pool of a new repository. The caller closes the result.
@@ -93,13 +104,19 @@ func (h *Host) origin(ctx context.Context, b *kv.Batch, actor *Actor, request *C
 	if err != nil {
 		return nil, err
 	}
+	hold, err := h.quotas.BeginFork(ctx, source.counted())
+	if err != nil {
+		return nil, errors.Join(err, names.Close())
+	}
 	o, err := source.fork(ctx, b, names, request)
 	if err != nil && !errors.Is(err, kv.ErrConflict) { // a refusal shows the state that was read
 		err = errors.Join(err, names.WaitDurable(ctx))
 	}
 	if err = errors.Join(err, names.Close()); err != nil {
+		hold.Release()
 		return nil, err
 	}
+	o.base, o.hold = source.record.Pool, hold
 	return o, nil
 }
 

@@ -25,6 +25,7 @@
 //	upstreams, syncing, credential       other hosts
 //	maintain, scrub, fsck, backup,       care of the store
 //	storeid
+//	usage                                what repositories store, and their quotas
 //	narrate                              progress as git prints it
 //
 // Invariants of a repository hold by the preconditions of its batches (docs/invariants.md 2), not
@@ -41,6 +42,7 @@ import (
 	"packhorse/engine/clonecache"
 	"packhorse/engine/credential"
 	"packhorse/engine/maintain"
+	"packhorse/engine/quota"
 	"packhorse/engine/revision"
 	"packhorse/engine/webhook"
 	"packhorse/odb"
@@ -70,6 +72,7 @@ type Host struct {
 	secrets *credential.Seal  // nil: no key
 	// signingKeys is Config.SigningKeys; nil: no keys.
 	signingKeys func(org string) [][]byte
+	quotas      *quota.Ledger
 	limits      Limits
 	log         *slog.Logger
 	now         func() time.Time
@@ -144,6 +147,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		auxiliaries: auxiliaries,
 		maintaining: make(chan struct{}, 1),
 	}
+	h.quotas = quota.NewLedger(quota.Config{Objects: objects, Limits: c.Quotas, Repositories: h.counted})
 	h.openWebhooks(c.Webhooks, c.Version)
 	h.openUpstreams(c.Upstreams, c.Version)
 	if c.Background {

@@ -105,7 +105,7 @@ func (h *Host) maintainOne(
 	}
 	done := Maintained{Org: rec.Org, Name: rec.Name}
 	done.Report, err = job.Run(ctx)
-	if err != nil {
+	if err = errors.Join(err, h.quotas.Changed(context.WithoutCancel(ctx), rec.Pool)); err != nil {
 		err = fmt.Errorf("maintain repository %s: %w", id, err)
 	}
 	return done, err
@@ -159,6 +159,7 @@ func (b background) Compact(
 	defer b.endMaintenance()
 	options.Room = b.space.Room
 	done, err := repack.Compact(ctx, b.objects, pool, options)
+	err = errors.Join(err, b.quotas.Changed(context.WithoutCancel(ctx), pool))
 	if errors.Is(err, odb.ErrNoPool) { // the repository has been deleted
 		return repack.Compacted{}, nil
 	}

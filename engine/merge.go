@@ -140,11 +140,12 @@ var errTargetMoved = errors.New("engine: the target of a merge moved")
 func (r *Repository) mergeOnce(
 	ctx context.Context, actor *Actor, request *MergeRequest, pinned object.ID,
 ) (_ MergeOutcome, source object.ID, err error) {
-	view, err := r.Objects(ctx)
+	view, err := r.writable(ctx, actor)
 	if err != nil {
 		return MergeOutcome{}, pinned, err
 	}
 	defer view.Close()
+	defer actor.hold.Release()
 	objects := view.NewQuarantine(ctx)
 	defer objects.Close() // once the write is durable, this cannot fail it any more
 	plan, planErr := r.planMerge(ctx, objects, request, pinned)

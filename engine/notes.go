@@ -245,11 +245,12 @@ func (r *Repository) changeNotes(
 	if err != nil {
 		return NoteResult{}, err
 	}
-	view, err := r.Objects(ctx)
+	view, err := r.writable(ctx, actor)
 	if err != nil {
 		return NoteResult{}, err
 	}
 	defer view.Close()
+	defer actor.hold.Release()
 	objects := view.NewQuarantine(ctx)
 	defer objects.Close() // once the write is durable, this cannot fail it any more
 	change := r.change(actor, "note")

@@ -67,7 +67,7 @@ func (r *Repository) NewPatchUpload(ctx context.Context, actor Actor, request Pa
 	if _, err := r.expected(ctx, &actor, &request.Target); err != nil {
 		return nil, err
 	}
-	view, err := r.Objects(ctx)
+	view, err := r.writable(ctx, &u.actor)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +78,7 @@ func (r *Repository) NewPatchUpload(ctx context.Context, actor Actor, request Pa
 
 // Close discards an uncommitted upload.
 func (u *PatchUpload) Close() error {
+	defer u.actor.hold.Release()
 	return errors.Join(u.objects.Close(), u.view.Close(), u.text.Close())
 }
 

@@ -131,16 +131,16 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 	if err := r.host.space.Check(); err != nil {
 		return nil, err
 	}
-	view, err := r.Objects(ctx)
-	if err != nil {
+	p := &Push{repo: r, actor: actor, request: request, signatures: r.newSignatures(actor.Policy)}
+	var err error
+	if p.view, err = r.writable(ctx, &p.actor); err != nil {
 		return nil, err
 	}
-	p := &Push{repo: r, actor: actor, request: request, view: view, signatures: r.newSignatures(actor.Policy)}
 	if request.Pack == nil {
-		p.objects = view.NewQuarantine(ctx)
+		p.objects = p.view.NewQuarantine(ctx)
 		return p, nil
 	}
-	p.ingest, err = ingest.Read(ctx, view, r.host.space.Reader(request.Pack), ingest.Options{Shallow: request.Shallow})
+	p.ingest, err = ingest.Read(ctx, p.view, r.host.space.Reader(request.Pack), ingest.Options{Shallow: request.Shallow})
 	if ingest.IsBadPack(err) && request.upstream == nil {
 		p.unpack = err
 		// A client that is still sending would not read the refusal.
@@ -162,6 +162,7 @@ func (p *Push) Close() {
 		p.ingest.Close()
 	}
 	p.view.Close()
+	p.actor.hold.Release()
 }
 
 // Finish resolves and checks the pack and moves the refs; it returns when the result is durable.

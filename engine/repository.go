@@ -54,6 +54,24 @@ func (r *Repository) Objects(ctx context.Context) (*odb.View, error) {
 	return v.For(r.record.Org), nil
 }
 
+// writable is Objects for a write of the actor: what quarantines over it hold is held of the
+// quotas. The caller closes the view and releases the actor's hold.
+func (r *Repository) writable(ctx context.Context, actor *Actor) (*odb.View, error) {
+	hold, err := r.host.quotas.Begin(ctx, r.counted())
+	if err != nil {
+		return nil, err
+	}
+	view, err := r.Objects(ctx)
+	if err != nil {
+		hold.Release()
+		return nil, err
+	}
+	if actor.hold = hold; hold != nil {
+		view.Limit(hold.Grow)
+	}
+	return view, nil
+}
+
 // heldMax is the size in bytes up to which a [file.SpillBuffer] of a request stays in memory.
 const heldMax = 1 << 20
 
@@ -133,8 +151,14 @@ func (r *Repository) transact(
 		if err := prepare(ctx, tx, now); err != nil {
 			return err
 		}
-		return now.adopt(ctx, tx)
+		if err := now.adopt(ctx, tx); err != nil {
+			return err
+		}
+		return actor.hold.Stage(ctx, tx.Batch())
 	})
+	if err == nil && !done.Replayed {
+		actor.hold.Settle()
+	}
 	return done, r.gone(err)
 }
 

@@ -29,11 +29,12 @@ func (r *Repository) RestoreCommit(
 		return CommitResult{}, err
 	}
 	defer names.Close()
-	view, err := r.Objects(ctx)
+	view, err := r.writable(ctx, &actor)
 	if err != nil {
 		return CommitResult{}, err
 	}
 	defer view.Close()
+	defer actor.hold.Release()
 	// The transaction reports a refusal: an idempotency key may replay an earlier success instead.
 	found, refusal := r.resolve(ctx, names, view, request.Commit)
 	if strings.TrimSpace(request.Details.Message) == "" {

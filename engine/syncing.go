@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"packhorse/engine/credential"
+	"packhorse/engine/quota"
 	"packhorse/engine/upstream"
 	"packhorse/engine/upstream/remote"
 	"packhorse/odb/kv"
@@ -121,7 +122,7 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 	case failed != nil:
 		h.upstreams.worker.Failed()
 		again = s.state.Fail(h.now(), &h.upstreams.Settings, failed,
-			s.secrets.Explain(failed, ErrTooLarge, ErrNoApp, credential.ErrKey))
+			s.secrets.Explain(failed, ErrTooLarge, ErrNoApp, credential.ErrKey, quota.ErrExceeded))
 		h.log.WarnContext(ctx, "upstream sync failed", "repository", s.record.ID.String(),
 			"attempts", s.state.Attempts,
 			"duration", h.now().Sub(begun), "error", s.secrets.Hide(failed.Error()))

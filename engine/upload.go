@@ -74,7 +74,7 @@ func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadR
 	if err != nil {
 		return nil, err
 	}
-	u.view, err = r.Objects(ctx)
+	u.view, err = r.writable(ctx, &u.actor)
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +137,7 @@ func (u *Upload) Close() error {
 			err = errors.Join(err, c.blob.Close())
 		}
 	}
+	defer u.actor.hold.Release()
 	return errors.Join(err, u.objects.Close(), u.view.Close())
 }
 

@@ -67,7 +67,7 @@ func (q *Quarantine) writeStream(
 ) (object.ID, error) {
 	w := q.pending.w
 	start := w.Size()
-	s := &streamWriter{w: w, row: segment.Row{Type: object.TypeBlob, Size: size, Offset: start, Base: -1}}
+	s := &streamWriter{w: w, allow: q.Allow, row: segment.Row{Type: object.TypeBlob, Size: size, Offset: start, Base: -1}}
 	err := s.write(pack.EntryHeader{Kind: pack.KindBlob, Size: size}.Append(nil))
 	if err == nil {
 		err = write(s)
@@ -92,6 +92,7 @@ func (q *Quarantine) writeStream(
 // One goroutine at a time uses it.
 type streamWriter struct {
 	w      *segment.Writer
+	allow  func(more int64) error
 	row    segment.Row
 	blocks pack.Blocks
 	sums   []uint32
@@ -132,6 +133,9 @@ func (s *streamWriter) identify(hasher *object.Hasher) (err error) {
 func (s *streamWriter) add(b pack.Block) error {
 	s.sums = append(s.sums, crc32.Checksum(b.Packed, castagnoli))
 	s.out = s.blocks.Append(s.out[:0], b)
+	if err := s.allow(int64(len(s.out))); err != nil {
+		return err
+	}
 	return s.write(s.out)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	"packhorse/odb/file"
 	"packhorse/odb/rescue"
@@ -35,6 +36,9 @@ type BlobWriter struct {
 	pipe   *segment.BlockPipe // nil without packed, and behind its last block
 	piped  int64              // bytes of the content that have been given to the pipe
 	kept   []keptBlock        // by the pipe, until it has finished
+
+	keptBytes atomic.Int64 // of the blocks in kept
+	counted   int64        // for the limit of the quarantine
 }
 
 // keptBlock is a block in packed. A block stored without compression lies only in the content.
@@ -62,6 +66,7 @@ func (w *BlobWriter) Close() error {
 		w.pipe = nil
 	}
 	w.hold(-w.held)
+	w.count(0)
 	err := w.content.Close()
 	if w.packed != nil {
 		err = errors.Join(err, w.packed.Close())
@@ -93,7 +98,19 @@ func (w *BlobWriter) Write(ctx context.Context, p []byte) error {
 			return err
 		}
 	}
-	return nil
+	switch {
+	case w.packed != nil:
+		w.count(w.keptBytes.Load())
+	case size > streamedMin: // how small it will become is not known yet
+		w.count(size)
+	}
+	return w.quarantine.Allow(0)
+}
+
+// count makes the blob count for size bytes while it arrives.
+func (w *BlobWriter) count(size int64) {
+	w.quarantine.arriving.size += size - w.counted
+	w.counted = size
 }
 
 // keep appends p to the content.
@@ -170,6 +187,7 @@ func (w *BlobWriter) add(b *segment.StreamBlock) error {
 		}
 	}
 	w.kept = append(w.kept, kept)
+	w.keptBytes.Add(int64(kept.size))
 	return nil
 }
 
@@ -177,6 +195,7 @@ func (w *BlobWriter) add(b *segment.StreamBlock) error {
 // content from its scratch file once. Errors: those of [Quarantine.Write].
 func (w *BlobWriter) Commit(ctx context.Context) (object.ID, error) {
 	q, size := w.quarantine, w.content.Size()
+	w.count(0) // what it becomes is counted
 	switch {
 	case size <= streamedMin:
 		data, err := w.whole()

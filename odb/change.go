@@ -99,7 +99,7 @@ func (s *Store) CreatePool(b *kv.Batch) PoolID {
 // leave adds the release of a layer or auxiliary file to b; Sweep deletes it when no pool uses it.
 func (s *Store) leave(b *kv.Batch, pool PoolID, kind segment.LayerKind, id segment.LayerID) {
 	b.Delete(userKey(id, pool))
-	b.Put(obsoleteKey(obsoleteEntry{time: s.options.Now(), kind: kind, id: id}), pool[:])
+	b.Put(segment.Obsolete{Time: s.options.Now(), Kind: kind, ID: id}.Key(tableObsolete), pool[:])
 }
 
 // freeze gives the pool a new hot layer, if the last one holds an object. Objects in the former one
@@ -159,8 +159,8 @@ func (m *manifest) use(b *kv.Batch, pool PoolID) {
 	}
 }
 
-// isShared reports whether another pool uses a layer.
-func (s *Store) isShared(ctx context.Context, pool PoolID, id segment.LayerID) (bool, error) {
+// IsShared reports whether another pool uses a layer.
+func (s *Store) IsShared(ctx context.Context, pool PoolID, id segment.LayerID) (bool, error) {
 	prefix := hotPrefix(tableUser, id)
 	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
 		if err != nil {

@@ -118,6 +118,9 @@ func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, 
 // Pool returns the ID of the new pool.
 func (f *Fork) Pool() PoolID { return f.pool }
 
+// Hot returns the layer that [Fork.Write] writes to.
+func (f *Fork) Hot() segment.LayerID { return f.hot }
+
 // Write adds an object of the new pool to b and returns its ID. The caller guarantees that its
 // links exist.
 //

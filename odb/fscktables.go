@@ -78,9 +78,9 @@ func (f *tablesFsck) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if e, err := decodeObsolete(pair.Key); err == nil {
-			if _, ok := waiting[e.id]; ok {
-				waiting[e.id] = true
+		if e, err := segment.DecodeObsolete(pair.Key); err == nil {
+			if _, ok := waiting[e.ID]; ok {
+				waiting[e.ID] = true
 			}
 		}
 	}
@@ -186,12 +186,12 @@ func (f *tablesFsck) obsoleteEntries(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		e, err := decodeObsolete(pair.Key)
-		if err == nil && e.kind > segment.KindBorrowed {
-			err = fmt.Errorf("%w: obsolete entry of kind %d", segment.ErrFormat, e.kind)
+		e, err := segment.DecodeObsolete(pair.Key)
+		if err == nil && e.Kind > segment.KindBorrowed {
+			err = fmt.Errorf("%w: obsolete entry of kind %d", segment.ErrFormat, e.Kind)
 		}
 		if err != nil {
-			f.problem(e.id, object.ZeroID, err)
+			f.problem(e.ID, object.ZeroID, err)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@
 //
 //	odb, limits, errors, stats       Store and its settings; errors that callers decide on; counts
 //	keys, decoder, pool, manifest    tables m, o, g, f, u, s, d; a pool and its list of layers
-//	change, obsolete, sweep          changes of manifests; deletion of obsolete files
+//	change, sweep                    changes of manifests; deletion of obsolete files
 //	rewrite, rewriteprune,           for maintenance: layers replaced by one segment with all of their
 //	rewriting, attach                objects or without some; auxiliary files
 //	layer, layerset, segmentlayer,   layers and their pins: segments, hot key ranges
@@ -30,7 +30,7 @@
 //	visibility, visibilityset,
 //	visibilitywalk, reachability
 //	fsck and fsck...                 verifies pools, and the rows and files outside of pools
-//	registered                       the files that pools use, for copies of them
+//	registered, usage                the files that pools use, for copies of them; how much they hold
 //
 // Its subfolders import it, except those that it builds on: kv, file, segment, bloom, extsort,
 // inorder, lru, fair, space, rescue, traffic. Walks are in revwalk, packs in and out in ingest and

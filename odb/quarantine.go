@@ -32,6 +32,7 @@ type Quarantine struct {
 	staged  bool
 	settled bool
 	own     bool // it rewrites stored objects
+	limit   func(bytes int64) error
 	closed  bool
 	hotID   segment.LayerID // the layer into which the last Stage put hot objects
 	// filters are the path filters of hot commits, nil for a commit without one, and filterBytes are
@@ -54,6 +55,7 @@ type Quarantine struct {
 type arrivingBlobs struct {
 	files      *file.SharedScratch // nil before the first of them
 	held       int                 // bytes of their contents in memory
+	size       int64               // bytes that count for the limit
 	compressed bool                // one of them is compressed while it arrives
 }
 
@@ -62,7 +64,7 @@ type arrivingBlobs struct {
 func (v *View) NewQuarantine(_ context.Context) *Quarantine {
 	q := &Quarantine{
 		store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest()),
-		relied: make(map[object.ID]struct{}),
+		relied: make(map[object.ID]struct{}), limit: v.limit,
 	}
 	if v.own != nil {
 		q.base.shareAside(v)
@@ -91,6 +93,14 @@ func (q *Quarantine) PackedBytes() int64 {
 		total += segment.DataBytes
 	}
 	return total
+}
+
+// Allow returns the error of [View.Limit] for the quarantined objects and so many bytes more.
+func (q *Quarantine) Allow(more int64) error {
+	if q.limit == nil {
+		return nil
+	}
+	return q.limit(q.PackedBytes() + q.arriving.size + more)
 }
 
 // Count returns the number of quarantined objects.

@@ -95,11 +95,10 @@ func (r *Rewrite) OwnLayers(ctx context.Context, shared bool) ([]OwnLayer, error
 	hot, _ := m.hot()
 	var own []OwnLayer
 	for _, l := range m.layers {
-		if l.id == hot ||
-			slices.ContainsFunc(l.auxiliaries, func(c manifestLayer) bool { return c.kind == segment.KindBorrowed }) {
+		if _, borrowed := l.borrowed(); borrowed || l.id == hot {
 			continue
 		}
-		isShared, err := r.store.isShared(ctx, r.view.pool, l.id)
+		isShared, err := r.store.IsShared(ctx, r.view.pool, l.id)
 		if err != nil {
 			return nil, err
 		}

@@ -25,7 +25,8 @@ type Swept struct {
 // DropPool adds the release of a pool, whose repository b deletes, to b. A later [Store.Sweep]
 // deletes its layers.
 func (s *Store) DropPool(b *kv.Batch, pool PoolID) {
-	b.Put(obsoleteKey(obsoleteEntry{time: s.options.Now(), kind: obsoletePool, id: segment.LayerID(pool)}), pool[:])
+	entry := segment.Obsolete{Time: s.options.Now(), Kind: segment.KindPool, ID: segment.LayerID(pool)}
+	b.Put(entry.Key(tableObsolete), pool[:])
 }
 
 // Sweep deletes obsolete layers and pools, those whose entry is at least grace old: files with
@@ -51,7 +52,7 @@ const sweepFailuresMax = 100
 
 // sweep deletes the obsolete pools, or all other obsolete entries, and returns the failures.
 func (s *Store) sweep(ctx context.Context, grace time.Duration, pools bool, swept *Swept) (failures []error) {
-	end := obsoleteKey(obsoleteEntry{time: s.options.Now().Add(-grace + time.Millisecond)})
+	end := segment.Obsolete{Time: s.options.Now().Add(-grace + time.Millisecond)}.Key(tableObsolete)
 	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableObsolete}, End: end}) {
 		if err != nil {
 			return append(failures, err)
@@ -67,20 +68,20 @@ func (s *Store) sweep(ctx context.Context, grace time.Duration, pools bool, swep
 }
 
 func (s *Store) sweepRow(ctx context.Context, row []byte, pools bool, swept *Swept) error {
-	e, err := decodeObsolete(row) // an invalid row has the kind of a pool, and so is reported once
-	if (e.kind == obsoletePool) != pools {
+	e, err := segment.DecodeObsolete(row) // an invalid row has the kind of a pool, and so is reported once
+	if (e.Kind == segment.KindPool) != pools {
 		return nil
 	}
 	switch {
 	case err != nil:
-		return s.damage.Corrupt(e.id, object.ZeroID, "%v", err)
+		return s.damage.Corrupt(e.ID, object.ZeroID, "%v", err)
 	case pools:
-		err = s.removePool(ctx, PoolID(e.id), row, swept)
+		err = s.removePool(ctx, PoolID(e.ID), row, swept)
 	default:
 		err = s.removePart(ctx, e, row, swept)
 	}
 	if err != nil {
-		return fmt.Errorf("remove %s: %w", e.id, err)
+		return fmt.Errorf("remove %s: %w", e.ID, err)
 	}
 	return nil
 }
@@ -106,36 +107,36 @@ func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte, swept *
 
 // removePart deletes a layer or auxiliary file, unless it is needed. No pool can begin to use one
 // that no manifest names.
-func (s *Store) removePart(ctx context.Context, e obsoleteEntry, row []byte, swept *Swept) error {
+func (s *Store) removePart(ctx context.Context, e segment.Obsolete, row []byte, swept *Swept) error {
 	b := kv.NewBatch()
 	b.Delete(row)
-	prefix := hotPrefix(tableUser, e.id)
+	prefix := hotPrefix(tableUser, e.ID)
 	for _, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Limit: 1}) {
 		if err != nil {
 			return err
 		}
 		return s.apply(ctx, b) // the other pool's entry will be a row of its own
 	}
-	if s.layers.isPinned(e.id) || !s.removal.TryLock() {
+	if s.layers.isPinned(e.ID) || !s.removal.TryLock() {
 		swept.WaitingCount++
 		return nil
 	}
 	defer s.removal.Unlock()
-	if e.kind == segment.KindHot {
+	if e.Kind == segment.KindHot {
 		for _, table := range hotTables {
-			start := hotPrefix(table, e.id)
+			start := hotPrefix(table, e.ID)
 			b.DeleteRange(start, kv.PrefixEnd(start))
 		}
 		return s.removed(ctx, b, &swept.LayerCount)
 	}
-	if err := s.layers.forget(e.id); err != nil {
+	if err := s.layers.forget(e.ID); err != nil {
 		return err
 	}
 	// The registration goes last: after a crash, a file without a manifest is found by it.
-	if err := s.Files.Delete(ctx, e.kind.FileName(e.id)); err != nil && !errors.Is(err, file.ErrNotFound) {
+	if err := s.Files.Delete(ctx, e.Kind.FileName(e.ID)); err != nil && !errors.Is(err, file.ErrNotFound) {
 		return err
 	}
-	b.Delete(registrationKey(e.id))
+	b.Delete(registrationKey(e.ID))
 	return s.removed(ctx, b, &swept.FileCount)
 }
 

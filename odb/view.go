@@ -21,12 +21,13 @@ type View struct {
 	pool     PoolID
 	manifest manifest
 
-	layers     []layer       // stored, in the order of lookups
-	quarantine *Quarantine   // nil, or used instead of manifest and layers
-	borrowing  *borrowing    // of a fork: its borrowed layers
-	owner      string        // see For
-	asking     *View         // see Linked; nil: the view is it
-	own        *privateCache // see Aside; nil: the common one
+	layers     []layer                 // stored, in the order of lookups
+	quarantine *Quarantine             // nil, or used instead of manifest and layers
+	borrowing  *borrowing              // of a fork: its borrowed layers
+	owner      string                  // see For
+	asking     *View                   // see Linked; nil: the view is it
+	own        *privateCache           // see Aside; nil: the common one
+	limit      func(bytes int64) error // see Limit; nil: none
 	closed     atomic.Bool
 }
 
@@ -164,6 +165,10 @@ func (v *View) For(owner string) *View {
 	v.owner = owner
 	return v
 }
+
+// Limit makes quarantines over v call limit, before and while they grow, with the bytes that they
+// hold. Its error ends their writes.
+func (v *View) Limit(limit func(bytes int64) error) { v.limit = limit }
 
 // Asking returns the view that [View.Linked] was called on, which checks for every ID whether it is
 // readable.

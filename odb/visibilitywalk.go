@@ -296,7 +296,7 @@ func (s *Store) claimBorrowed(ctx context.Context, v *View) {
 	}
 	alone := false
 	for id := range borrowing.layers {
-		shared, err := s.isShared(ctx, v.pool, id)
+		shared, err := s.IsShared(ctx, v.pool, id)
 		alone = alone || err == nil && !shared
 	}
 	if !alone {

@@ -79,7 +79,7 @@ func (q *Quarantine) putRow(
 		if encoded := value.encode(); q.fitsHot(len(encoded)) {
 			q.hot.add(id, encoded, row)
 			q.hot.remember(id, t, data)
-			return nil
+			return q.Allow(0)
 		}
 	}
 	if q.pending == nil {
@@ -90,7 +90,10 @@ func (q *Quarantine) putRow(
 	if err := q.pending.room(); err != nil {
 		return err
 	}
-	return q.pending.append(id, t, data, row)
+	if err := q.pending.append(id, t, data, row); err != nil {
+		return err
+	}
+	return q.Allow(0)
 }
 
 // fitsHot reports whether a value of size bytes may join the quarantine's hot objects

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
+
+	"packhorse/odb/space"
 )
 
 // ErrOrgConfig says that an org.yaml is invalid.
@@ -43,8 +45,20 @@ type Webhook struct {
 
 // OrgLimits bounds one organization. Zero means the server's default.
 type OrgLimits struct {
-	HeavySlots   int `yaml:"heavy_slots"`  // concurrent heavy computations
-	Repositories int `yaml:"repositories"` // number of repositories
+	HeavySlots           int   `yaml:"heavy_slots"`            // concurrent heavy computations
+	Repositories         int   `yaml:"repositories"`           // number of repositories
+	QuotaBytes           Bytes `yaml:"quota_bytes"`            // that all repositories store together
+	RepositoryQuotaBytes Bytes `yaml:"repository_quota_bytes"` // that each repository stores
+}
+
+// Bytes is a size, written as in "10GiB" or "10737418240".
+type Bytes int64
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (b *Bytes) UnmarshalText(text []byte) error {
+	n, err := space.ParseSize(string(text))
+	*b = Bytes(n)
+	return err
 }
 
 // defaultOrgConfig is the configuration of an organization without org.yaml.

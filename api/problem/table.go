@@ -21,6 +21,7 @@ import (
 	"packhorse/engine/outbound"
 	"packhorse/engine/patch"
 	"packhorse/engine/pathspec"
+	"packhorse/engine/quota"
 	"packhorse/engine/revision"
 	"packhorse/engine/signature"
 	"packhorse/engine/upstream"
@@ -87,6 +88,7 @@ var table = []row{
 	{kind: engine.ErrNotFound, status: http.StatusNotFound},
 	{kind: engine.ErrExists, status: http.StatusConflict},
 	{kind: engine.ErrQuota, status: http.StatusForbidden},
+	{kind: quota.ErrExceeded, status: http.StatusRequestEntityTooLarge, fields: exceeded},
 	{kind: engine.ErrDeleted, status: http.StatusConflict},
 	{kind: engine.ErrDefaultBranch, status: http.StatusConflict},
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
@@ -239,6 +241,14 @@ func typed[T error](err error) error {
 		return found
 	}
 	return nil
+}
+
+func exceeded(err error) map[string]any {
+	e, ok := errors.AsType[*quota.ExceededError](err)
+	if !ok {
+		return nil
+	}
+	return map[string]any{"quota": map[string]any{"of": e.Of, "quota_bytes": e.Max, "used_bytes": e.Used}}
 }
 
 func oldest(err error) map[string]any {

@@ -3,7 +3,8 @@
 // Start at [New]. Every endpoint is a method of [Door] that reads its request, calls one use case
 // of the host, and renders the outcome. The map, by file:
 //
-//	repos, baserepo, credentials, detach     repositories, their origin and their upstream
+//	repos, baserepo, credentials, detach,    repositories, their origin and their upstream; what they store
+//	usage
 //	branches, tags, notes                    refs
 //	commits, files, filesread, metadata,     reading
 //	file, archive

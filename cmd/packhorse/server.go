@@ -20,6 +20,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/githttp"
 	"packhorse/api/rest"
+	"packhorse/engine/quota"
 )
 
 // serverFlags are the common flags of dev and serve.
@@ -105,7 +106,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 			return nil
 		}
 		return config.SigningKeyData
-	}}
+	}, quotas: s.quotas}
 	if around.webhooks, err = s.webhooks(); err != nil {
 		return nil, err
 	}
@@ -175,6 +176,17 @@ func (s *server) addPrivate(l net.Listener, handler http.Handler) {
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}, cancel})
+}
+
+// quotas returns the quotas that an organization has now.
+func (s *server) quotas(org string) quota.Limits {
+	config, ok := s.tokens.OrgConfig(org)
+	if !ok {
+		return quota.Limits{}
+	}
+	return quota.Limits{
+		Organization: int64(config.Limits.QuotaBytes), Repository: int64(config.Limits.RepositoryQuotaBytes),
+	}
 }
 
 // newAPI joins the doors to the host.

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"packhorse/odb/space"
 )
 
 // byteSize is a flag's number of bytes, written as in "512MiB" or "4294967296".
@@ -26,18 +27,11 @@ var sizeUnits = []struct {
 
 // UnmarshalText reads a size. Units are powers of 1,024.
 func (s *byteSize) UnmarshalText(text []byte) error {
-	number, unit := string(text), byteSize(1)
-	for _, u := range sizeUnits {
-		if rest, ok := strings.CutSuffix(number, u.name); ok {
-			number, unit = rest, u.size
-		}
+	n, err := space.ParseSize(string(text))
+	if err == nil {
+		*s = byteSize(n)
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/int64(unit) {
-		return fmt.Errorf("%q is not a size: expected a number of bytes, or with KiB, MiB or GiB", text)
-	}
-	*s = byteSize(n) * unit
-	return nil
+	return err
 }
 
 func (s byteSize) String() string {

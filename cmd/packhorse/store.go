@@ -13,6 +13,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/clonecache"
 	"packhorse/engine/maintain"
+	"packhorse/engine/quota"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -101,8 +102,9 @@ type outside struct {
 	secretKey   []byte                    // seals stored secrets
 	maintenance *maintain.Settings        // of the background; nil: nothing happens there
 	signingKeys func(org string) [][]byte // the contents of the files of an organization's signing keys
-	webhooks    engine.WebhookConfig      // the zero value delivers nothing
-	upstreams   engine.UpstreamConfig     // the zero value syncs nothing
+	quotas      func(org string) quota.Limits
+	webhooks    engine.WebhookConfig  // the zero value delivers nothing
+	upstreams   engine.UpstreamConfig // the zero value syncs nothing
 }
 
 // openStore opens the folder, which is made if it does not exist, for this process alone.
@@ -185,6 +187,7 @@ func openStore(
 
 		SecretKey:   around.secretKey,
 		SigningKeys: around.signingKeys,
+		Quotas:      around.quotas,
 		Webhooks:    around.webhooks,
 		Upstreams:   around.upstreams,
 	}

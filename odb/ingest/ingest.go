@@ -151,6 +151,7 @@ func newIngest(ctx context.Context, v *odb.View, options Options) *Ingest {
 		dotfiles:   make(map[odb.Dotfile]struct{}),
 		sentBases:  make(map[object.ID]struct{}),
 	}
+	in.intake.allow = in.quarantine.Allow
 	if options.Own != nil {
 		liftLimits(&in.limits)
 		in.clock.limit = in.limits.InflateTime

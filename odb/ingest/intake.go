@@ -16,6 +16,7 @@ type intake struct {
 	store   *odb.Store
 	full    func(ctx context.Context) error // called before the memory exceeds fullAt; spills
 	fullAt  int                             // in bytes
+	allow   func(more int64) error          // the limit of the segment's size
 	memory  []byte
 	segment *segment.Writer // nil: the pack is in memory
 	size    atomic.Int64
@@ -35,6 +36,9 @@ func (k *intake) Write(p []byte) (int, error) {
 	if k.segment == nil {
 		k.memory = append(k.memory, p...)
 		return len(p), nil
+	}
+	if err := k.allow(k.size.Load()); err != nil {
+		return 0, err
 	}
 	return k.segment.Write(p)
 }

@@ -72,6 +72,9 @@ func (in *Ingest) rewind() *segment.Writer {
 }
 
 func (in *Ingest) addBaseRow(ctx context.Context, base thinBase, row *segment.Row) error {
+	if err := in.intake.allow(in.intake.segment.Size()); err != nil {
+		return err
+	}
 	base.offset = row.Offset
 	in.thin = append(in.thin, base)
 	in.stats.BaseCount = len(in.thin)

@@ -5,7 +5,7 @@
 //
 // Start at [Writer] to write a segment and at [OpenFiles] to read one. The map, by file:
 //
-//	layerid, registration            IDs and kinds of layers, and the names of their files; the rows of files
+//	layerid, registration, obsolete  IDs and kinds of layers, and the names of their files; rows about files
 //	env, damage, cache, openfiles    what files are read with; the log of damage; LRU of blocks
 //	section, sectionwriter           sectioned files: checked blocks of fixed-size items, a footer
 //	index                            sorted object IDs: lookups, ranges

@@ -14,8 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -263,20 +261,6 @@ func (s *shortage) Error() string {
 
 // Is reports whether target is the kind.
 func (s *shortage) Is(target error) bool { return target == s.kind }
-
-// Size formats a number of bytes for people: "812 MiB", "1.2 GiB".
-func Size(bytes uint64) string {
-	const units = "KMGTPE"
-	if bytes < 1<<10 {
-		return fmt.Sprintf("%d bytes", bytes)
-	}
-	unit, scaled := 0, float64(bytes)/(1<<10)
-	for ; scaled >= 1<<10 && unit < len(units)-1; unit++ {
-		scaled /= 1 << 10
-	}
-	number := strings.TrimSuffix(strconv.FormatFloat(scaled, 'f', 1, 64), ".0")
-	return number + " " + units[unit:unit+1] + "iB"
-}
 
 func (w *Watch) limit(totalBytes uint64) uint64 {
 	if w.options.MinBytes > 0 {

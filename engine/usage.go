@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"packhorse/engine/quota"
+	"packhorse/odb"
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// Usage is what a repository stores.
+type Usage struct {
+	// Stored are the objects of the repository's own layers; those that forks read, too, are also in
+	// Shared. Borrowed are those of the layers that it shares with its base, as a fork.
+	Stored, Shared, Borrowed odb.Size
+	Refs                     refs.State
+	// Quotas has 0 for a quota that is not set. OrganizationBytes is what the organization stores; 0
+	// if it has no quota.
+	Quotas            quota.Limits
+	OrganizationBytes int64
+	Created           time.Time
+}
+
+// Usage returns what the repository stores now. It takes a step for each layer, not for each
+// object, except for those of the hot tier that no quota has had counted. Errors: [ErrNotFound].
+func (r *Repository) Usage(ctx context.Context) (Usage, error) {
+	state, err := r.host.names.State(ctx, r.record.ID)
+	if err != nil {
+		return Usage{}, r.gone(err)
+	}
+	counted, err := r.host.quotas.Usage(ctx, r.counted())
+	if err != nil {
+		return Usage{}, fmt.Errorf("measure repository %s: %w", r.record.ID, err)
+	}
+	u := Usage{
+		Refs: state, Quotas: counted.Limits, OrganizationBytes: counted.OrganizationBytes, Created: r.record.Created,
+	}
+	for _, l := range counted.Layers {
+		if l.Borrowed {
+			add(&u.Borrowed, l.Size)
+			continue
+		}
+		add(&u.Stored, l.Size)
+		shared, err := r.host.objects.IsShared(ctx, r.record.Pool, l.ID)
+		if err != nil {
+			return Usage{}, fmt.Errorf("find the forks of repository %s: %w", r.record.ID, err)
+		}
+		if shared {
+			add(&u.Shared, l.Size)
+		}
+	}
+	return u, nil
+}
+
+func add(sum *odb.Size, size odb.Size) {
+	sum.Count += size.Count
+	sum.Bytes += size.Bytes
+}
+
+// counted is the repository as the quotas count it.
+func (r *Repository) counted() quota.Repository {
+	return r.host.countedAs(r.record.Pool, r.record.ID, r.record.Org)
+}
+
+func (h *Host) countedAs(pool odb.PoolID, id refs.RepoID, org string) quota.Repository {
+	return quota.Repository{Org: org, Pool: pool, Exists: func(ctx context.Context) (bool, error) {
+		_, err := h.keys.Get(ctx, recordKey(id))
+		if errors.Is(err, kv.ErrNotFound) {
+			return false, nil
+		}
+		return err == nil, err
+	}}
+}
+
+// counted walks the repositories of an organization.
+func (h *Host) counted(ctx context.Context, org string) iter.Seq2[quota.Repository, error] {
+	return func(yield func(quota.Repository, error) bool) {
+		scan := kv.ScanOptions{Start: numberKey(org, 0), End: kv.PrefixEnd(orgKey(tableNumber, org))}
+		for pair, err := range h.keys.Scan(ctx, scan) {
+			if err == nil && len(pair.Value) != len(refs.RepoID{}) {
+				err = fmt.Errorf("%w: number row of %d bytes", ErrCorrupt, len(pair.Value))
+			}
+			var rec record
+			if err == nil {
+				rec, _, err = readRecord(ctx, h.keys, refs.RepoID(pair.Value))
+			}
+			if isNotFound(err) {
+				continue // deleted since the scan began
+			}
+			if !yield(h.countedAs(rec.Pool, rec.ID, org), err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/engine/quota"
+	"packhorse/fuzz/oracle"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
@@ -563,4 +565,28 @@ func TestQuotaFreed(t *testing.T) {
 	if now := w.usage(enginetest.Org, "last"); now.OrganizationBytes != 0 {
 		t.Errorf("%d bytes are used by nothing", now.OrganizationBytes)
 	}
+}
+
+// TestQuotaSync imports from an upstream more than a quota allows: the state tells why, nothing is
+// stored, and a retry succeeds once there is room.
+func TestQuotaSync(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	f.Seed(oracle.History{Seed: 3, Commits: 30, Binary: true})
+	var allowed atomic.Int64
+	config := f.config()
+	config.Quotas = func(string) quota.Limits { return quota.Limits{Repository: allowed.Load()} }
+	allowed.Store(1000)
+	n := openNear(t, vfs.NewMem(), config)
+	n.create(engine.UpstreamBase{})
+	n.failed("quota exceeded: the repository may store 1000 bytes")
+	u, err := n.open().Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Stored.Count > 0 || len(n.refs()) > 0 {
+		t.Errorf("%+v is stored, and the refs are %v", u, n.refs())
+	}
+	allowed.Store(1 << 30)
+	n.equal(f)
 }

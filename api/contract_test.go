@@ -22,7 +22,8 @@ import (
 // contract is one call of a client that names the repository in the path and uses the newer names
 // alone. Texts may hold $NAME, which stands for a value of an earlier answer.
 type contract struct {
-	route string // a method and what follows /api/repos, where {n} stands for the repository
+	// route is a method and a path, whole or behind /api/repos, where {n} stands for the repository.
+	route string
 	body  string // a second line and those behind it are the chunks of a stream
 	// status is that of the answer; answer holds paths of fields, joined by dots, and the values that
 	// they have. "*" is any value, which a field must have, and "-" says that there is no such field.
@@ -156,6 +157,10 @@ func contracts() []contract {
 			map[string]string{"notes_ref": "refs/notes/reviews", "base_commit": "$NOTES"}, nil},
 
 		{"GET /{n}/events?limit=1", ``, 200, map[string]string{"has_more": "true", "events.0.sequence": "*"}, nil},
+		{"GET /{n}/usage", ``, 200, map[string]string{"stored_bytes": "*", "refs": "*"}, nil},
+		{"GET /api/events?limit=1", ``, 200, map[string]string{
+			"has_more": "true", "events.0.event": "create", "next_cursor": "*",
+		}, nil},
 		{"POST /{n}/pull-upstream", `{}`, 409, nil, nil},
 		{"DELETE /{n}/base", ``, 200, map[string]string{"message": "*"}, nil},
 		{"POST /{n}/git-credentials", `{"username":"u","password":"p"}`, 201, map[string]string{"created_at": "*"},
@@ -208,8 +213,12 @@ func TestClientContract(t *testing.T) {
 	for _, c := range contracts() {
 		method, path, _ := strings.Cut(c.route, " ")
 		template, _, _ := strings.Cut(path, "?")
-		looked[method+" /api/repos"+template] = true
-		route := method + " /api/repos" + fill(strings.Replace(path, "{n}", url.PathEscape(repo), 1))
+		base := "/api/repos"
+		if strings.HasPrefix(path, "/api/") {
+			base = ""
+		}
+		looked[method+" "+base+template] = true
+		route := method + " " + base + fill(strings.Replace(path, "{n}", url.PathEscape(repo), 1))
 		got := w.do(call{route, repo, fill(c.body)}, nil)
 		if got.status != c.status {
 			t.Fatalf("%s %s: status %d, want %d: %s", route, c.body, got.status, c.status, got.body)

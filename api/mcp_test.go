@@ -137,7 +137,7 @@ func TestMCPTools(t *testing.T) {
 	bearer := token("r", "git:write", "org:read")
 	s := w.speak(t, bearer, "")
 	changed := use(t, s, "commit", map[string]any{
-		"target_branch": "main", "commit_message": "more", "author": author, "expected_head_sha": w.head,
+		"target_branch": "main", "commit_message": "more", "author": author, "expected_target_sha": w.head,
 		"files": []any{
 			map[string]any{"path": "f", "text": "1\n2\n"},
 			map[string]any{"path": "dir/bytes", "base64": "AP8=", "mode": "100755"},
@@ -165,7 +165,7 @@ func TestMCPTools(t *testing.T) {
 		{"create_branch", map[string]any{"target_branch": "topic", "base_ref": w.head}, w.head},
 		{"create_tag", map[string]any{"name": "v1", "target": head}, head},
 		{"apply_patch", map[string]any{
-			"target_branch": "topic", "commit_message": "patch", "author": author, "expected_head_sha": w.head,
+			"target_branch": "topic", "commit_message": "patch", "author": author, "expected_target_sha": w.head,
 			"patch": "--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+g\n",
 		}, `"success":true`},
 		{"apply_patch", map[string]any{
@@ -361,7 +361,7 @@ func TestMCPRefusals(t *testing.T) {
 			mint(func(c *auth.Claims) { c.Ops = []string{"no-push"} }), "create_tag",
 			map[string]any{"name": "v", "target": w.head}, "denied by policy",
 		},
-		"stale":             {all, "commit", change(map[string]any{"expected_head_sha": strings.Repeat("1", 40)}), "409 Conflict"},
+		"stale":             {all, "commit", change(map[string]any{"expected_target_sha": strings.Repeat("1", 40)}), "409 Conflict"},
 		"unknown guard":     {all, "commit", change(map[string]any{"expected_sha": "x"}), `"expected_sha" is not known here`},
 		"dry run":           {all, "merge", map[string]any{"dry_run": true}, `"dry_run" is not known here`},
 		"guard of a file":   {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": "", "expected_sha": "x"}}}), `"[0].expected_sha" is not known`},

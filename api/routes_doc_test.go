@@ -125,6 +125,8 @@ func namedPath(call string) string {
 	switch call {
 	case "GET /repos", "POST /repos":
 		return "/api/repos"
+	case "GET /events":
+		return "/api/events"
 	case "GET /repo", "PATCH /repo", "DELETE /repos/delete":
 		return "/api/repos/{n}"
 	case "DELETE /repos/tags":

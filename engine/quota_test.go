@@ -244,7 +244,7 @@ var quotaWays = map[string]quotaWay{
 	},
 	"merge": func(w *quotaWorld, org string) error {
 		_, err := w.repo(org, "r").Merge(w.t.Context(), tester(org), engine.MergeRequest{
-			Source: engine.MergeBranch{Name: "topic"}, Target: engine.MergeBranch{Name: "main"}, Strategy: engine.AlwaysMerge,
+			Source: branchNamed("topic"), Target: engine.MergeBranch{Name: "main"}, Strategy: engine.AlwaysMerge,
 			Details: engine.CommitDetails{Message: "m", Author: thor},
 		})
 		return err
@@ -252,13 +252,15 @@ var quotaWays = map[string]quotaWay{
 	"restore-commit": func(w *quotaWorld, org string) error {
 		tip := w.tip(org, "refs/heads/topic")
 		_, err := w.repo(org, "r").RestoreCommit(w.t.Context(), tester(org), engine.RestoreRequest{
-			Target: main, Details: engine.CommitDetails{Author: thor}, Commit: tip,
+			Target: main, Details: engine.CommitDetails{Author: thor},
+			Commit: engine.CommitName{Text: tip.String(), Kind: engine.FullID},
 		})
 		return err
 	},
 	"note": func(w *quotaWorld, org string) error {
 		_, err := w.repo(org, "r").AddNote(w.t.Context(), tester(org), engine.NoteTarget{
-			Ref: engine.DefaultNotesRef, Commit: w.tip(org, "refs/heads/main"), Author: thor,
+			Ref: engine.DefaultNotesRef, Author: thor,
+			Object: engine.CommitName{Text: w.tip(org, "refs/heads/main").String(), Kind: engine.FullID},
 		}, "a note", false)
 		return err
 	},

@@ -83,7 +83,7 @@ type implementation struct {
 
 const instructions = "These tools read and write one git repository, which the token names, without a clone. " +
 	"A ref is a branch, a tag or a commit id. To change files, read them, then call commit with the new contents and with " +
-	"expected_head_sha, the tip that you have read, so that no other change is lost."
+	"expected_target_sha, the tip that you have read, so that no other change is lost."
 
 // Versions of the protocol, the newest first. From stateless on a message says all that is needed
 // to answer it; before, a client initializes first.

@@ -36,7 +36,7 @@ func FuzzMessage(f *testing.F) {
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_files","arguments":{"paths":["a","b"]}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read_file","arguments":{"path":"a","offset":1}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"commit","arguments":{"target_branch":"m",` +
-			`"commit_message":"x","author":{"name":"A","email":"b"},"expected_head_sha":"","files":[{"path":"f","text":"x"},` +
+			`"commit_message":"x","author":{"name":"A","email":"b"},"expected_target_sha":"","files":[{"path":"f","text":"x"},` +
 			`{"path":"g","base64":"AA==","mode":"100755"},{"path":"h","delete":true}]}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"grep","arguments":{"pattern":"x","before":1}}}`,
 		`[1]`, `{`, ``,

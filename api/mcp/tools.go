@@ -42,7 +42,7 @@ var commitFields = []field{
 	authorField,
 	committerField,
 	{
-		name:  "expected_head_sha",
+		name:  "expected_target_sha",
 		about: "the tip that the branch must have, 40 digits; otherwise nothing is written. Send it, so that no change is lost",
 	},
 	{name: "base_branch", about: "where target_branch starts if it does not exist"},

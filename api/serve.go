@@ -19,6 +19,7 @@ import (
 	"packhorse/api/rest"
 	"packhorse/engine"
 	"packhorse/odb/fair"
+	"packhorse/refs"
 )
 
 // serve is the handler of every request.
@@ -190,7 +191,7 @@ func (e *endpoint) permits(grant *auth.Grant) error {
 		return nil
 	case e.Creates && grant.Repo != "" && grant.Repo != "org":
 		return refuse(http.StatusBadRequest,
-			fmt.Sprintf("%.200q is not a repository name: %v; %s", grant.Repo, err, engine.RepositoryNames))
+			fmt.Sprintf("%.200q is not a repository name: %v; %s", grant.Repo, err, refs.RepositoryNames))
 	default:
 		return refuse(e.Denied, errNoRepo)
 	}

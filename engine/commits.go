@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 
 	"packhorse/odb"
 	"packhorse/odb/lru"
@@ -22,16 +21,6 @@ type Commit struct {
 	Message   string // without trailing line ends
 	Author    object.Signature
 	Committer object.Signature
-}
-
-// CommitTime converts the time of a commit or tag from seconds. Times beyond the year 9999 become
-// the beginning of 1970, as git shows them.
-func CommitTime(seconds int64) time.Time {
-	const beyond = 253402300800 // 10000-01-01
-	if seconds < 0 || seconds >= beyond {
-		seconds = 0
-	}
-	return time.Unix(seconds, 0).UTC()
 }
 
 // CommitsRequest selects a page of a history.

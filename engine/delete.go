@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"packhorse/engine/credential"
+	"packhorse/engine/outbox"
 	"packhorse/engine/upstream"
 	"packhorse/refs"
 )
@@ -64,7 +65,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		b.Put(nameKey(actor.Org, name), nameRow{id: repo.record.ID, deleted: true}.encode())
 		b.Delete(numberKey(actor.Org, repo.record.Number))
 		h.objects.DropPool(b, repo.record.Pool)
-		h.outbox.drop(b, repo.record.ID)
+		outbox.Drop(b, repo.record.ID)
 		deleted.Sequence = tx.Sequence() + 1
 		return setReceipt(tx, deleted)
 	})

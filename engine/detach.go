@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/engine/outbox"
 	"packhorse/engine/upstream"
 	"packhorse/odb/kv"
 	"packhorse/refs"
@@ -109,6 +110,5 @@ func (r *Repository) detach(ctx context.Context, actor *Actor) (Detached, error)
 
 // forgetAnnounced adds to b the removal of the pending outbox rows.
 func (r *Repository) forgetAnnounced(b *kv.Batch) {
-	prefix := outboxPrefix(upstreamListener, r.record.ID)
-	b.DeleteRange(prefix, kv.PrefixEnd(prefix))
+	outbox.DropFor(b, outbox.Upstream, r.record.ID)
 }

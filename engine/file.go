@@ -72,7 +72,7 @@ func (r *Repository) openFile(
 		Revision: at.revision,
 		Size:     traced.Size,
 		Last:     traced.Last,
-		Modified: CommitTime(row.Seconds),
+		Modified: object.CommitTime(row.Seconds),
 		view:     at.view,
 	}, nil
 }

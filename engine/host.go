@@ -21,7 +21,7 @@
 //	files, file, metadata, lastcommit,   trees and files
 //	readfiles, archive, diff, blame, grep
 //	actor, signed, receipt               who writes, with whose signatures, and at most once
-//	events, outbox, webhooks             the journal, and what is told of it
+//	events, webhooks                     the journal, and what is told of it
 //	upstreams, syncing, credential       other hosts
 //	maintain, scrub, fsck, backup,       care of the store
 //	storeid
@@ -42,6 +42,7 @@ import (
 	"packhorse/engine/clonecache"
 	"packhorse/engine/credential"
 	"packhorse/engine/maintain"
+	"packhorse/engine/outbox"
 	"packhorse/engine/quota"
 	"packhorse/engine/revision"
 	"packhorse/engine/webhook"
@@ -62,7 +63,7 @@ type Host struct {
 	files   file.Store
 	objects *odb.Store
 	names   *refs.Store
-	outbox  outbox
+	outbox  outbox.Outbox[*record]
 	hooks   *webhook.Deliverer
 
 	upstreams upstreams
@@ -129,7 +130,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		files:       c.Files,
 		objects:     objects,
 		names:       refs.Open(c.KV, c.Refs),
-		outbox:      outbox{keys: c.KV},
+		outbox:      outbox.New[*record](c.KV),
 		clones:      c.Clones,
 		space:       c.Space,
 		secrets:     secrets,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"strings"
 
 	"packhorse/odb/kv"
@@ -42,17 +43,7 @@ func (h *Host) Repositories(ctx context.Context, org string, options ListOptions
 	query := strings.ToLower(options.Query)
 	var page Page[Item]
 	var last record
-	for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: start, End: kv.PrefixEnd(orgKey(tableNumber, org))}) {
-		if err != nil {
-			return Page[Item]{}, fmt.Errorf("list repositories of %s: %w", org, err)
-		}
-		if len(pair.Value) != len(refs.RepoID{}) {
-			return Page[Item]{}, fmt.Errorf("%w: number row of %d bytes", ErrCorrupt, len(pair.Value))
-		}
-		rec, _, err := readRecord(ctx, h.keys, refs.RepoID(pair.Value))
-		if isNotFound(err) {
-			continue // deleted since the scan began
-		}
+	for rec, err := range h.records(ctx, org, start) {
 		if err != nil {
 			return Page[Item]{}, err
 		}
@@ -79,4 +70,29 @@ func (h *Host) Repositories(ctx context.Context, org string, options ListOptions
 		return Page[Item]{}, fmt.Errorf("wait for creations of %s: %w", org, err)
 	}
 	return page, nil
+}
+
+// records walks the repositories of an organization in the order of their creation, from the key of
+// a number on.
+func (h *Host) records(ctx context.Context, org string, start []byte) iter.Seq2[record, error] {
+	return func(yield func(record, error) bool) {
+		scan := kv.ScanOptions{Start: start, End: kv.PrefixEnd(orgKey(tableNumber, org))}
+		for pair, err := range h.keys.Scan(ctx, scan) {
+			if err != nil {
+				err = fmt.Errorf("list repositories of %s: %w", org, err)
+			} else if len(pair.Value) != len(refs.RepoID{}) {
+				err = fmt.Errorf("%w: number row of %d bytes", ErrCorrupt, len(pair.Value))
+			}
+			var rec record
+			if err == nil {
+				rec, _, err = readRecord(ctx, h.keys, refs.RepoID(pair.Value))
+			}
+			if isNotFound(err) {
+				continue // deleted since the scan began
+			}
+			if !yield(rec, err) || err != nil {
+				return
+			}
+		}
+	}
 }

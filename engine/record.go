@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"packhorse/engine/upstream"
@@ -26,7 +25,6 @@ const (
 	tableScrub   = 'x' // the repository that the scrubber is at
 	tableStoreID = 'I' // the id of the store
 	tableRound   = 'y' // when the last round of maintenance began
-	tableOutbox  = 'O' // listener, repository id, sequence -> nothing; see outbox
 )
 
 func recordKey(id refs.RepoID) []byte { return append([]byte{tableRecord}, id[:]...) }
@@ -160,38 +158,10 @@ type Item struct {
 // ItemBase names an upstream.
 type ItemBase struct{ Provider, Owner, Name string }
 
-// Bounds of a repository's name: docs/api.md, "Repositories".
-const (
-	nameBytesMax    = 200
-	nameSegmentsMax = 8
-)
-
-// RepositoryNames describes the names of repositories.
-const RepositoryNames = `a name is 1 to 8 segments of A-Z, a-z, 0-9, '.', '_' and '-', joined by '/', of 200 bytes at most, ` +
-	`and no segment is '.' or '..', or ends in .git or .lock`
-
 // CheckRepositoryName returns why name cannot be a repository's, or nil. Errors: [ErrInvalid].
 func CheckRepositoryName(name string) error {
-	segments := strings.Split(name, "/")
-	switch {
-	case name == "org":
-		return invalid(`repository name "org" is reserved`)
-	case len(name) > nameBytesMax:
-		return invalid("repository name is longer than %d bytes", nameBytesMax)
-	case len(segments) > nameSegmentsMax:
-		return invalid("repository name has more than %d segments", nameSegmentsMax)
-	}
-	for _, segment := range segments {
-		switch {
-		case segment == "":
-			return invalid("repository name has an empty segment")
-		case strings.Trim(segment, nameAlphabet) != "":
-			return invalid("repository name segment %q has characters other than A-Z, a-z, 0-9, '.', '_' and '-'", segment)
-		case segment == "." || segment == "..", strings.HasSuffix(segment, ".git"), strings.HasSuffix(segment, ".lock"):
-			return invalid("repository name segment %q is not allowed", segment)
-		}
+	if err := refs.CheckRepositoryName(name); err != nil {
+		return invalid("%v", err)
 	}
 	return nil
 }
-
-const nameAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"

@@ -119,6 +119,9 @@ func (r *Repository) defaultRef(ns refs.Namespace) string {
 	return ns.Full("refs/heads/" + r.record.DefaultBranch)
 }
 
+// causeImport is the cause of changes through `+import`: old history, which is not announced.
+const causeImport = "import"
+
 // change describes a transaction of the actor to the journal, and announces it to the listeners.
 func (r *Repository) change(actor *Actor, cause string) refs.Change {
 	change := refs.Change{
@@ -131,7 +134,9 @@ func (r *Repository) change(actor *Actor, cause string) refs.Change {
 		Signed:  r.storedSigned(actor.Policy),
 		Time:    r.host.now(),
 	}
-	r.host.outbox.follow(&change, &r.record)
+	if cause != causeImport {
+		r.host.outbox.Follow(&change, r.record.ID, &r.record)
+	}
 	return change
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"packhorse/engine/credential"
+	"packhorse/engine/outbox"
 	"packhorse/engine/quota"
 	"packhorse/engine/upstream"
 	"packhorse/engine/upstream/remote"
@@ -33,7 +34,7 @@ func (h syncHost) Pending(ctx context.Context, wake func(repo refs.RepoID, at ti
 	if err != nil {
 		return h.logPending(ctx, err)
 	}
-	for id, err := range h.outbox.repositories(ctx, upstreamListener) {
+	for id, err := range h.outbox.Repositories(ctx, outbox.Upstream) {
 		if err != nil {
 			return h.logPending(ctx, err)
 		}
@@ -96,7 +97,7 @@ func (h syncHost) sync(ctx context.Context, id refs.RepoID) (again time.Time, er
 
 // run runs a sync between the two changes of its state.
 func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err error) {
-	told, announced, err := h.outbox.span(ctx, upstreamListener, s.record.ID, 0)
+	told, announced, err := h.outbox.Span(ctx, outbox.Upstream, s.record.ID, 0)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -131,7 +132,7 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 	}
 	b := kv.NewBatch()
 	if announced {
-		h.outbox.remove(b, upstreamListener, s.record.ID, told)
+		h.outbox.Remove(b, outbox.Upstream, s.record.ID, told)
 	}
 	return again, s.putState(ctx, b)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"packhorse/engine/outbound"
+	"packhorse/engine/outbox"
 	"packhorse/engine/upstream"
 	"packhorse/odb/kv"
 	"packhorse/refs"
@@ -83,11 +84,11 @@ func (h *Host) openUpstreams(c UpstreamConfig, version string) {
 	if !c.Enabled {
 		return
 	}
-	h.outbox.subscribe(subscription{
-		listener: upstreamListener,
-		wants:    func(rec *record, cause string) bool { return rec.Upstream != nil && cause != causePull },
-		matters:  upstream.Covers,
-		told:     h.upstreams.worker.Wake,
+	h.outbox.Subscribe(outbox.Subscription[*record]{
+		Listener: outbox.Upstream,
+		Wants:    func(rec *record, cause string) bool { return rec.Upstream != nil && cause != causePull },
+		Matters:  upstream.Covers,
+		Told:     h.upstreams.worker.Wake,
 	})
 }
 

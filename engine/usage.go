@@ -42,24 +42,19 @@ func (r *Repository) Usage(ctx context.Context) (Usage, error) {
 	}
 	for _, l := range counted.Layers {
 		if l.Borrowed {
-			add(&u.Borrowed, l.Size)
+			u.Borrowed.Add(l.Size)
 			continue
 		}
-		add(&u.Stored, l.Size)
+		u.Stored.Add(l.Size)
 		shared, err := r.host.objects.IsShared(ctx, r.record.Pool, l.ID)
 		if err != nil {
 			return Usage{}, fmt.Errorf("find the forks of repository %s: %w", r.record.ID, err)
 		}
 		if shared {
-			add(&u.Shared, l.Size)
+			u.Shared.Add(l.Size)
 		}
 	}
 	return u, nil
-}
-
-func add(sum *odb.Size, size odb.Size) {
-	sum.Count += size.Count
-	sum.Bytes += size.Bytes
 }
 
 // counted is the repository as the quotas count it.
@@ -80,18 +75,7 @@ func (h *Host) countedAs(pool odb.PoolID, id refs.RepoID, org string) quota.Repo
 // counted walks the repositories of an organization.
 func (h *Host) counted(ctx context.Context, org string) iter.Seq2[quota.Repository, error] {
 	return func(yield func(quota.Repository, error) bool) {
-		scan := kv.ScanOptions{Start: numberKey(org, 0), End: kv.PrefixEnd(orgKey(tableNumber, org))}
-		for pair, err := range h.keys.Scan(ctx, scan) {
-			if err == nil && len(pair.Value) != len(refs.RepoID{}) {
-				err = fmt.Errorf("%w: number row of %d bytes", ErrCorrupt, len(pair.Value))
-			}
-			var rec record
-			if err == nil {
-				rec, _, err = readRecord(ctx, h.keys, refs.RepoID(pair.Value))
-			}
-			if isNotFound(err) {
-				continue // deleted since the scan began
-			}
+		for rec, err := range h.records(ctx, org, numberKey(org, 0)) {
 			if !yield(h.countedAs(rec.Pool, rec.ID, org), err) || err != nil {
 				return
 			}

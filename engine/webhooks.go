@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"packhorse/engine/outbound"
+	"packhorse/engine/outbox"
 	"packhorse/engine/webhook"
 	"packhorse/odb/kv"
 	"packhorse/refs"
@@ -57,11 +58,11 @@ func (h *Host) openWebhooks(c WebhookConfig, version string) {
 	if !deliver {
 		return
 	}
-	h.outbox.subscribe(subscription{
-		listener: webhookListener,
-		wants:    func(rec *record, _ string) bool { return len(c.Hooks(rec.Org)) > 0 },
-		matters:  isEvent,
-		told:     h.hooks.Told,
+	h.outbox.Subscribe(outbox.Subscription[*record]{
+		Listener: outbox.Webhook,
+		Wants:    func(rec *record, _ string) bool { return len(c.Hooks(rec.Org)) > 0 },
+		Matters:  isEvent,
+		Told:     h.hooks.Told,
 	})
 	h.hooks.Start()
 }
@@ -106,18 +107,18 @@ func (s webhookSource) Events(ctx context.Context, id refs.RepoID, after uint64,
 
 // Waiting implements [webhook.Source].
 func (s webhookSource) Waiting(ctx context.Context) iter.Seq2[refs.RepoID, error] {
-	return s.host.outbox.repositories(ctx, webhookListener)
+	return s.host.outbox.Repositories(ctx, outbox.Webhook)
 }
 
 // Span implements [webhook.Source].
 func (s webhookSource) Span(
 	ctx context.Context, id refs.RepoID, after uint64,
 ) (first, last uint64, found bool, err error) {
-	stretch, found, err := s.host.outbox.span(ctx, webhookListener, id, after)
-	return stretch.first, stretch.last, found, err
+	stretch, found, err := s.host.outbox.Span(ctx, outbox.Webhook, id, after)
+	return stretch.First, stretch.Last, found, err
 }
 
 // Remove implements [webhook.Source].
 func (s webhookSource) Remove(b *kv.Batch, id refs.RepoID, first, last uint64) {
-	s.host.outbox.remove(b, webhookListener, id, span{first: first, last: last})
+	s.host.outbox.Remove(b, outbox.Webhook, id, outbox.Span{First: first, Last: last})
 }

@@ -13,6 +13,12 @@ import (
 // the values of hot layers. Rows and files beside them are not counted.
 type Size struct{ Count, Bytes int64 }
 
+// Add adds another size.
+func (s *Size) Add(other Size) {
+	s.Count += other.Count
+	s.Bytes += other.Bytes
+}
+
 // PoolLayer is a layer of a pool.
 type PoolLayer struct {
 	ID  segment.LayerID

@@ -10,7 +10,8 @@
 //	store, head, watch, guard    Store; the head row; waiting for a head; turns of writers
 //	transaction                  Update, from the turn to the batch that makes changes visible
 //	tx, check                    the changes of one transaction, and what it refuses
-//	names, namespace, policy     rules for names; the two namespaces; what a token may do to which ref
+//	names, reponame              rules for the names of refs and repositories
+//	namespace, policy            the two namespaces; what a token may do to which ref
 //	snapshot, set, overlay       reading: pages, cached refs, refs as of an earlier sequence
 //	journal, journalcursor       the history of changes
 //	receipt                      results of requests with a key

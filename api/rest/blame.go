@@ -92,10 +92,10 @@ func blamedCommit(c *engine.Commit) string {
 	for _, field := range [...]struct{ name, value string }{
 		{"author_name", c.Author.Name},
 		{"author_email", c.Author.Email},
-		{"author_time", timestamp(engine.CommitTime(c.Author.Seconds))},
+		{"author_time", timestamp(object.CommitTime(c.Author.Seconds))},
 		{"committer_name", c.Committer.Name},
 		{"committer_email", c.Committer.Email},
-		{"committer_time", timestamp(engine.CommitTime(c.Committer.Seconds))},
+		{"committer_time", timestamp(object.CommitTime(c.Committer.Seconds))},
 		{"summary", c.Summary()},
 	} {
 		out.raw(`,"` + field.name + `":`)

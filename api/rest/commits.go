@@ -10,6 +10,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
+	"packhorse/pack/object"
 )
 
 // writeCommit writes the fields of a commit, with its parents: one item of GET /repos/commits.
@@ -29,7 +30,7 @@ func (s *jsonStream) writeCommit(c *engine.Commit) {
 	s.textField("author_email", c.Author.Email)
 	s.textField("committer_name", c.Committer.Name)
 	s.textField("committer_email", c.Committer.Email)
-	s.textField("date", timestamp(engine.CommitTime(c.Committer.Seconds)))
+	s.textField("date", timestamp(object.CommitTime(c.Committer.Seconds)))
 }
 
 // Commits answers GET /repos/commits.

@@ -10,6 +10,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
+	"packhorse/pack/object"
 )
 
 // Page sizes of listings of files with their last commits: docs/api.md, "Files and trees".
@@ -87,7 +88,7 @@ func writeMetadata(ctx context.Context, w io.Writer, list *engine.Metadata, page
 		}
 		out.raw(`"` + c.ID.String() + `":{"author":`)
 		out.text(c.Author.Name)
-		out.raw(`,"date":"` + timestamp(engine.CommitTime(c.Committer.Seconds)) + `","message":`)
+		out.raw(`,"date":"` + timestamp(object.CommitTime(c.Committer.Seconds)) + `","message":`)
 		out.text(c.Message)
 		out.raw(`}`)
 		count++

@@ -7,6 +7,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/engine"
+	"packhorse/refs"
 )
 
 // CreateRepository answers POST /repos.
@@ -79,7 +80,7 @@ func (d *Door) ChangeRepository(x exchange.Exchange, grant *auth.Grant) error {
 	case request.Name == nil && request.DefaultBranch == nil:
 		return badRequest("name or default_branch is required")
 	case request.Name != nil && *request.Name == "":
-		return badRequest("name: expected the name of a repository; %s", engine.RepositoryNames)
+		return badRequest("name: expected the name of a repository; %s", refs.RepositoryNames)
 	case request.DefaultBranch != nil && *request.DefaultBranch == "":
 		return badRequest("default_branch: expected the name of a branch")
 	}

@@ -77,3 +77,13 @@ func (s Signature) zoneSeconds() int {
 	}
 	return (value/100*60 + value%100) * 60
 }
+
+// CommitTime converts the time of a commit or tag from seconds. Times beyond the year 9999 become
+// the beginning of 1970, as git shows them.
+func CommitTime(seconds int64) time.Time {
+	const beyond = 253402300800 // 10000-01-01
+	if seconds < 0 || seconds >= beyond {
+		seconds = 0
+	}
+	return time.Unix(seconds, 0).UTC()
+}

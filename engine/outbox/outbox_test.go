@@ -1,4 +1,4 @@
-package engine
+package outbox_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"packhorse/engine/outbox"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -19,25 +20,36 @@ import (
 
 // outboxed is a repository with one listener for transactions of branches.
 type outboxed struct {
-	outbox
+	outbox.Outbox[repository]
+	keys  *betweenScans
 	names *refs.Store
-	rec   record
+	rec   repository
 	told  int
+}
+
+// repository is what the listener is told of one.
+type repository struct {
+	ID  refs.RepoID
+	Org string
 }
 
 func openOutbox(t *testing.T, fs vfs.FS, id refs.RepoID) (box *outboxed, shut func()) {
 	t.Helper()
-	keys, err := kv.OpenPebble("keys",
+	stored, err := kv.OpenPebble("keys",
 		kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	box = &outboxed{outbox: outbox{keys: keys}, names: refs.Open(keys, refs.Options{}), rec: record{ID: id, Org: "acme"}}
-	box.subscribe(subscription{
-		listener: webhookListener,
-		wants:    func(rec *record, cause string) bool { return rec.Org == "acme" && cause != "quiet" },
-		matters:  func(ref string) bool { return strings.HasPrefix(ref, "refs/heads/") },
-		told:     func(refs.RepoID) { box.told++ },
+	keys := &betweenScans{Store: stored}
+	box = &outboxed{
+		Outbox: outbox.New[repository](keys), keys: keys, names: refs.Open(stored, refs.Options{}),
+		rec: repository{ID: id, Org: "acme"},
+	}
+	box.Subscribe(outbox.Subscription[repository]{
+		Listener: outbox.Webhook,
+		Wants:    func(rec repository, cause string) bool { return rec.Org == "acme" && cause != "quiet" },
+		Matters:  func(ref string) bool { return strings.HasPrefix(ref, "refs/heads/") },
+		Told:     func(refs.RepoID) { box.told++ },
 	})
 	if _, err := box.names.Head(t.Context(), id); err != nil {
 		b := kv.NewBatch()
@@ -47,7 +59,7 @@ func openOutbox(t *testing.T, fs vfs.FS, id refs.RepoID) (box *outboxed, shut fu
 		box.apply(t, b)
 	}
 	return box, func() {
-		if err := keys.Close(); err != nil {
+		if err := stored.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -68,7 +80,7 @@ func (o *outboxed) apply(t *testing.T, b *kv.Batch) {
 func (o *outboxed) set(t *testing.T, cause, ref string, n byte) {
 	t.Helper()
 	change := refs.Change{Cause: cause}
-	o.follow(&change, &o.rec)
+	o.Follow(&change, o.rec.ID, o.rec)
 	_, err := o.names.Update(t.Context(), o.rec.ID, change, func(ctx context.Context, tx *refs.Tx) error {
 		return tx.Set(ctx, ref, nil, object.ID{n}, object.ZeroID)
 	})
@@ -81,13 +93,13 @@ func (o *outboxed) set(t *testing.T, cause, ref string, n byte) {
 func (o *outboxed) rest(t *testing.T, after uint64) string {
 	t.Helper()
 	var ids []refs.RepoID
-	for id, err := range o.repositories(t.Context(), webhookListener) {
+	for id, err := range o.Repositories(t.Context(), outbox.Webhook) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, id)
 	}
-	s, found, err := o.span(t.Context(), webhookListener, o.rec.ID, after)
+	s, found, err := o.Span(t.Context(), outbox.Webhook, o.rec.ID, after)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +109,7 @@ func (o *outboxed) rest(t *testing.T, after uint64) string {
 	if !found {
 		return "nothing"
 	}
-	return fmt.Sprintf("%d to %d", s.first, s.last)
+	return fmt.Sprintf("%d to %d", s.First, s.Last)
 }
 
 func TestOutbox(t *testing.T) {
@@ -111,7 +123,7 @@ func TestOutbox(t *testing.T) {
 		}
 	}
 	step("nothing", 0)
-	box.set(t, causeImport, "refs/heads/main", 1)
+	box.set(t, "quiet", "refs/heads/main", 1)
 	box.set(t, "quiet", "refs/heads/main", 2)
 	box.set(t, "push", "refs/notes/commits", 3)
 	step("nothing", 0)
@@ -128,7 +140,7 @@ func TestOutbox(t *testing.T) {
 	}
 
 	b := kv.NewBatch()
-	box.remove(b, webhookListener, box.rec.ID, span{first: 5, last: 7})
+	box.Remove(b, outbox.Webhook, box.rec.ID, outbox.Span{First: 5, Last: 7})
 	box.set(t, "push", "refs/heads/main", 7) // committed before the batch of a listener that read an older state
 	box.apply(t, b)
 	step("8 to 8", 3)
@@ -138,20 +150,20 @@ func TestOutbox(t *testing.T) {
 	}
 	step("8 to 108", 103)
 	b = kv.NewBatch()
-	box.remove(b, webhookListener, box.rec.ID, span{first: 8, last: 107})
+	box.Remove(b, outbox.Webhook, box.rec.ID, outbox.Span{First: 8, Last: 107})
 	box.apply(t, b)
 	step("108 to 108", 103)
 
 	b = kv.NewBatch()
-	box.remove(b, upstreamListener, box.rec.ID, span{first: 1, last: 1000}) // another listener's
+	box.Remove(b, outbox.Upstream, box.rec.ID, outbox.Span{First: 1, Last: 1000}) // another listener's
 	box.apply(t, b)
 	step("108 to 108", 103)
 	b = kv.NewBatch()
-	box.drop(b, refs.RepoID{15: 0xfe}) // another one
+	outbox.Drop(b, refs.RepoID{15: 0xfe}) // another one
 	box.apply(t, b)
 	step("108 to 108", 103)
 	b = kv.NewBatch()
-	box.drop(b, box.rec.ID)
+	outbox.Drop(b, box.rec.ID)
 	box.apply(t, b)
 	step("nothing", 103)
 }
@@ -165,7 +177,7 @@ func TestOutboxAfterCrash(t *testing.T) {
 	box.set(t, "push", "refs/heads/main", 1)
 	box.set(t, "push", "refs/heads/main", 2)
 	b := kv.NewBatch()
-	box.remove(b, webhookListener, box.rec.ID, span{first: 2, last: 2})
+	box.Remove(b, outbox.Webhook, box.rec.ID, outbox.Span{First: 2, Last: 2})
 	box.apply(t, b)
 	dead := fs.CrashClone(vfs.CrashCloneCfg{})
 	shut()
@@ -206,21 +218,19 @@ func TestOutboxGrowsWhileItIsRead(t *testing.T) {
 		for n := range before {
 			box.set(t, "push", "refs/heads/old", byte(n+1))
 		}
-		first, _, err := box.span(t.Context(), webhookListener, id, 0)
+		first, _, err := box.Span(t.Context(), outbox.Webhook, id, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stored := box.keys
-		box.keys = &betweenScans{stored, func() { box.set(t, "push", "refs/heads/new", 9) }}
-		s, found, err := box.span(t.Context(), webhookListener, id, 0)
+		box.keys.happen = func() { box.set(t, "push", "refs/heads/new", 9) }
+		s, found, err := box.Span(t.Context(), outbox.Webhook, id, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if found != (before > 0) || s.first != first.first || found && s.last != s.first+1 {
+		if found != (before > 0) || s.First != first.First || found && s.Last != s.First+1 {
 			t.Errorf("with %d rows before: %v, %t", before, s, found)
 		}
-		box.keys = stored
-		if s, found, err = box.span(t.Context(), webhookListener, id, 0); err != nil || !found || s.first == 0 {
+		if s, found, err = box.Span(t.Context(), outbox.Webhook, id, 0); err != nil || !found || s.First == 0 {
 			t.Errorf("with %d rows before, afterwards: %v, %t, %v", before, s, found, err)
 		}
 		shut()

@@ -1,0 +1,194 @@
+// Package outbox stores the transactions that the listeners of a host have not handled yet, so that
+// they survive a crash.
+//
+// Start at [Outbox]. A transaction that matters to a listener adds a row in the batch that moves
+// the refs, and notifies the listener when that is durable. Rows are only added, each under its own
+// sequence; a listener removes the rows that it has handled in the batch that stores its own state,
+// without a precondition. No row is written without a listener. A repository that is deleted takes
+// its rows along: its journal goes too.
+package outbox
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// Table is the first byte of every key: listener, repository ID, sequence -> nothing.
+const Table = 'O'
+
+// Listener is a part of the host that is notified of committed changes of refs. Its number is in
+// the keys of the outbox.
+type Listener byte
+
+// The listeners.
+const (
+	Upstream Listener = 'u'
+	Webhook  Listener = 'w'
+)
+
+// listeners are all that a key of the outbox may name.
+var listeners = []Listener{Upstream, Webhook}
+
+// Subscription selects the changes that a listener is notified of. Its functions are called at any
+// time, concurrently, and do not block.
+type Subscription[R any] struct {
+	Listener Listener
+	// Wants reports whether a transaction of that cause on a repository may matter. It is called
+	// for every transaction.
+	Wants func(repo R, cause string) bool
+	// Matters reports whether the change of a ref matters, by its stored name.
+	Matters func(ref string) bool
+	// Told is called when the outbox has another durable row of a repository. After a crash,
+	// [Outbox.Repositories] yields the rows whose call was lost.
+	Told func(id refs.RepoID)
+}
+
+// Outbox is the rows of all listeners in a key-value store. R describes a repository to the
+// subscriptions. It may be used concurrently once all have subscribed.
+type Outbox[R any] struct {
+	keys          kv.Store
+	subscriptions []Subscription[R]
+}
+
+// New returns the outbox of a store.
+func New[R any](keys kv.Store) Outbox[R] { return Outbox[R]{keys: keys} }
+
+// Subscribe adds a listener. All are added before the first transaction.
+func (o *Outbox[R]) Subscribe(s Subscription[R]) { o.subscriptions = append(o.subscriptions, s) }
+
+// Follow announces a transaction on a repository to the listeners.
+func (o *Outbox[R]) Follow(change *refs.Change, id refs.RepoID, repo R) {
+	var hearing []*Subscription[R]
+	for i := range o.subscriptions {
+		if s := &o.subscriptions[i]; s.Wants(repo, change.Cause) {
+			hearing = append(hearing, s)
+		}
+	}
+	if hearing == nil {
+		return
+	}
+	var announced []*Subscription[R]
+	change.Announce = func(b *kv.Batch, updates []refs.Entry) {
+		announced = announced[:0]
+		for _, s := range hearing {
+			if s.anyOf(updates) {
+				b.Put(keyOf(s.Listener, id, updates[0].Sequence), nil)
+				announced = append(announced, s)
+			}
+		}
+	}
+	change.Announced = func() {
+		for _, s := range announced {
+			s.Told(id)
+		}
+	}
+}
+
+func (s *Subscription[R]) anyOf(updates []refs.Entry) bool {
+	for i := range updates {
+		if s.Matters(updates[i].Ref) {
+			return true
+		}
+	}
+	return false
+}
+
+// Span is a stretch of a repository's journal.
+type Span struct{ First, Last uint64 }
+
+// Span returns the first and the last transaction after a sequence that a listener has not handled
+// yet, and false if there is none. Some in between may not matter to it.
+func (o *Outbox[R]) Span(
+	ctx context.Context, l Listener, id refs.RepoID, after uint64,
+) (s Span, found bool, err error) {
+	scan := kv.ScanOptions{Start: keyOf(l, id, after+1), End: kv.PrefixEnd(prefixOf(l, id)), Limit: 1}
+	for _, end := range []*uint64{&s.First, &s.Last} {
+		found = false
+		for pair, err := range o.keys.Scan(ctx, scan) {
+			if err != nil {
+				return Span{}, false, fmt.Errorf("read outbox: %w", err)
+			}
+			if _, *end, err = positionOf(pair.Key); err != nil {
+				return Span{}, false, err
+			}
+			found = true
+		}
+		if !found { // rows added between the two reads announce themselves
+			return Span{}, false, nil
+		}
+		scan.Reverse = true
+	}
+	return s, true, nil
+}
+
+// Remove adds the removal of the rows of a span to b.
+func (o *Outbox[R]) Remove(b *kv.Batch, l Listener, id refs.RepoID, s Span) {
+	// Few deletions of keys are cheaper to read over afterwards than that of a range.
+	if s.Last-s.First >= 64 {
+		b.DeleteRange(keyOf(l, id, s.First), keyOf(l, id, s.Last+1))
+		return
+	}
+	for sequence := s.First; sequence <= s.Last; sequence++ {
+		b.Delete(keyOf(l, id, sequence))
+	}
+}
+
+// Drop adds the removal of all rows of a repository to b.
+func Drop(b *kv.Batch, id refs.RepoID) {
+	for _, l := range listeners {
+		DropFor(b, l, id)
+	}
+}
+
+// DropFor is [Drop] for the rows of one listener.
+func DropFor(b *kv.Batch, l Listener, id refs.RepoID) {
+	prefix := prefixOf(l, id)
+	b.DeleteRange(prefix, kv.PrefixEnd(prefix))
+}
+
+// Repositories walks the repositories with rows that a listener has not handled yet.
+func (o *Outbox[R]) Repositories(ctx context.Context, l Listener) iter.Seq2[refs.RepoID, error] {
+	return func(yield func(refs.RepoID, error) bool) {
+		start, end := []byte{Table, byte(l)}, []byte{Table, byte(l) + 1}
+		for {
+			id, err := o.firstRepository(ctx, start, end)
+			if errors.Is(err, kv.ErrNotFound) || !yield(id, err) || err != nil {
+				return
+			}
+			start = kv.PrefixEnd(prefixOf(l, id))
+		}
+	}
+}
+
+func (o *Outbox[R]) firstRepository(ctx context.Context, start, end []byte) (refs.RepoID, error) {
+	for pair, err := range o.keys.Scan(ctx, kv.ScanOptions{Start: start, End: end, Limit: 1}) {
+		if err != nil {
+			return refs.RepoID{}, fmt.Errorf("read outbox: %w", err)
+		}
+		id, _, err := positionOf(pair.Key)
+		return id, err
+	}
+	return refs.RepoID{}, kv.ErrNotFound
+}
+
+func prefixOf(l Listener, id refs.RepoID) []byte {
+	return append([]byte{Table, byte(l)}, id[:]...)
+}
+
+func keyOf(l Listener, id refs.RepoID, sequence uint64) []byte {
+	return binary.BigEndian.AppendUint64(prefixOf(l, id), sequence)
+}
+
+// positionOf reads back what keyOf wrote.
+func positionOf(key []byte) (id refs.RepoID, sequence uint64, err error) {
+	if len(key) != 2+len(id)+8 {
+		return id, 0, fmt.Errorf("%w: outbox key of %d bytes", kv.ErrCorrupt, len(key))
+	}
+	return refs.RepoID(key[2 : 2+len(id)]), binary.BigEndian.Uint64(key[2+len(id):]), nil
+}

@@ -145,6 +145,10 @@ func TestNamedPaths(t *testing.T) {
 		"the organization":           {"GET " + own + "/branches", "org", 403},
 		"a method it has not":        {"PUT " + own + "/branches", "own/er", 405},
 
+		"git, of a repository so called": {
+			"GET /api/repos/own.git/info/refs?service=git-upload-pack", "api/repos/own", 200,
+		},
+		"a tag like a path of git":    {"DELETE /api/repos/r/tags/a.git/info/refs", "r", 200},
 		"a tag with slashes":          {"DELETE /api/repos/r/tags/release%2Fv1", "r", 200},
 		"a tag with decoded slashes":  {"DELETE /api/repos/r/tags/release/v2", "r", 200},
 		"a tag with a percent sign":   {"DELETE /api/repos/r/tags/100%25", "r", 200},

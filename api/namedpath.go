@@ -1,8 +1,10 @@
 package api
 
 import (
+	"net/http"
 	"strings"
 
+	"packhorse/api/exchange"
 	"packhorse/engine"
 )
 
@@ -33,6 +35,19 @@ func (p namedPaths) add(refuse Refuse, path string, e *endpoint) error {
 		*m = newMethods(refuse)
 	}
 	return (*m).add(e)
+}
+
+// isGitPath reports whether a path below [namedPrefix] is one of git clients: a repository may be
+// called api/repos/x. No name of a repository has a segment that ends in .git, and a tag whose name
+// has one is only deleted here.
+func isGitPath(x *transfer) bool {
+	for _, segment := range x.named {
+		if strings.Contains(segment, "/") {
+			return false
+		}
+	}
+	_, ok := exchange.ParseGitPath(x.path)
+	return ok && strings.Contains(x.path, ".git/") && x.method != http.MethodDelete
 }
 
 // find returns the endpoints of a path, and sets its parts. A proxy may have decoded the slashes

@@ -92,6 +92,9 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 	if x.path, x.named, err = decodePath(path); err != nil {
 		return x, err
 	}
+	if x.named != nil && isGitPath(x) {
+		x.named = nil
+	}
 	if x.query != "" {
 		if x.values, err = url.ParseQuery(x.query); err != nil {
 			return x, errQuery

@@ -148,7 +148,9 @@ func contracts() []contract {
 			"sha": "$THIRD", "notes_ref": "refs/notes/reviews", "target_ref": "refs/notes/reviews", "result.status": "ok",
 		}, map[string]string{"NOTES": "new_ref_sha"}},
 		{"POST /{n}/notes", `{"object_ref":"main","note":"n","notes_ref":"reviews","expected_notes_ref_sha":"$FIRST"}`, 409,
-			map[string]string{"result.status": "precondition_failed", "notes_ref": "refs/notes/reviews"}, nil},
+			map[string]string{
+				"result.status": "precondition_failed", "notes_ref": "refs/notes/reviews", "sha": "$SECOND",
+			}, nil},
 		{"GET /{n}/notes?object_ref=topic&notes_ref=reviews", ``, 200, map[string]string{
 			"sha": "$THIRD", "note": "n", "ref_sha": "$NOTES",
 		}, nil},

@@ -236,7 +236,7 @@ func (r *Repository) DeleteNote(ctx context.Context, actor Actor, target NoteTar
 }
 
 // changeNotes commits what edit does to a notes tree about a commit. edit is called again on a new
-// tip when the notes ref has moved.
+// tip when the notes ref has moved. The result of a failure has the commit, if it was found.
 func (r *Repository) changeNotes(
 	ctx context.Context, actor *Actor, target *NoteTarget, message string,
 	edit func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, about object.ID) error,
@@ -256,18 +256,19 @@ func (r *Repository) changeNotes(
 	change := r.change(actor, "note")
 	change.FastForward = onTop
 	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, now *Repository) error {
+		if err := objects.Refresh(ctx); err != nil {
+			return fmt.Errorf("refresh objects: %w", err)
+		}
+		about, err := now.noteObject(ctx, tx, objects.View(), target)
+		if err != nil {
+			return err
+		}
+		result.Commit = about
 		tip, err := target.tip(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if err := objects.Refresh(ctx); err != nil {
-			return fmt.Errorf("refresh objects: %w", err)
-		}
 		tree, err := openNotes(ctx, objects.View().Linked(), tip)
-		if err != nil {
-			return err
-		}
-		about, err := now.noteObject(ctx, tx, objects.View(), target)
 		if err != nil {
 			return err
 		}
@@ -296,7 +297,7 @@ func (r *Repository) changeNotes(
 		return setReceipt(tx, result)
 	})
 	if err != nil {
-		return NoteResult{}, err
+		return NoteResult{Commit: result.Commit}, err
 	}
 	if done.Replayed {
 		return decodeReceipt[NoteResult](done.Receipt)

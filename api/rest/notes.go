@@ -11,6 +11,7 @@ import (
 	"packhorse/api/problem"
 	"packhorse/engine"
 	"packhorse/engine/commit"
+	"packhorse/pack/object"
 	"packhorse/refs"
 )
 
@@ -100,7 +101,7 @@ func (d *Door) AddNote(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	result, err := repo.AddNote(x.Context(), by, target, request.Note, toExisting)
 	if err != nil {
-		return withNoteResult(target, err)
+		return withNoteResult(target, result.Commit, err)
 	}
 	return answerWrite(x, http.StatusCreated, result.Sequence, noteResultOf(result, "note added"))
 }
@@ -118,7 +119,7 @@ func (d *Door) DeleteNote(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	result, err := repo.DeleteNote(x.Context(), by, target)
 	if err != nil {
-		return withNoteResult(target, err)
+		return withNoteResult(target, result.Commit, err)
 	}
 	return answerWrite(x, http.StatusOK, result.Sequence, noteResultOf(result, "note deleted"))
 }
@@ -225,13 +226,13 @@ func noteResultOf(r engine.NoteResult, message string) noteResultJSON {
 
 // withNoteResult adds to a conflict of a change of notes the result in the form that client
 // libraries expect.
-func withNoteResult(target engine.NoteTarget, err error) error {
+func withNoteResult(target engine.NoteTarget, about object.ID, err error) error {
 	p := problem.From(err)
 	if p.Status != http.StatusConflict {
 		return err
 	}
 	fields := map[string]any{
-		"sha": target.Object.Text, "notes_ref": target.Ref, "target_ref": target.Ref, "new_ref_sha": "",
+		"sha": about.String(), "notes_ref": target.Ref, "target_ref": target.Ref, "new_ref_sha": "",
 	}
 	result := resultJSON{Status: commitStatus(p.Status), Message: p.Message}
 	if stale, ok := errors.AsType[*refs.StaleError](err); ok {

@@ -62,31 +62,59 @@ func contracts() []contract {
 			"target_branch": "topic", "target_is_ephemeral": "false", "commit_sha": "$FIRST", "message": "*",
 		}, nil},
 		{"POST /{n}/branches/create", `{"target_branch":"topic","base_ref":"main"}`, 409, nil, nil},
-		{"POST /{n}/commit-pack",
+		{
+			"POST /{n}/commit-pack",
 			commit(`"target_branch":"topic","expected_target_sha":"$FIRST","expected_head_sha":"`+strings.Repeat("0", 40)+`"`,
-				"g", "g\n"), 201, result, map[string]string{"SECOND": "commit.commit_sha"}},
-		{"POST /{n}/commit-pack", commit(`"target_branch":"topic","expected_target_sha":"$FIRST"`, "h", "h\n"), 409,
+				"g", "g\n"), 201, result,
+			map[string]string{"SECOND": "commit.commit_sha"},
+		},
+		{
+			"POST /{n}/commit-pack", commit(`"target_branch":"topic","expected_target_sha":"$FIRST"`, "h", "h\n"), 409,
 			map[string]string{
 				"result.target_branch": "topic", "result.status": "precondition_failed", "result.old_sha": "$SECOND",
-			}, nil},
-		{"POST /{n}/commit-pack",
+			},
+			nil,
+		},
+		{
+			"POST /{n}/commit-pack",
 			commit(`"target_branch":"draft","target_is_ephemeral":true,"ephemeral":false,"base_branch":"topic"`, "h", "h\n"),
-			201, map[string]string{"result.target_branch": "draft"}, map[string]string{"DRAFT": "commit.commit_sha"}},
-		{"POST /{n}/commit-pack",
+			201,
+			map[string]string{"result.target_branch": "draft"},
+			map[string]string{"DRAFT": "commit.commit_sha"},
+		},
+		{
+			"POST /{n}/commit-pack",
 			commit(`"target_branch":"next","base_branch":"draft","base_is_ephemeral":true`, "i", "i\n"),
-			201, map[string]string{"result.target_branch": "next"}, nil},
-		{"POST /{n}/commit-pack", commit(`"target_branch":"t","base_is_ephemeral":true`, "i", "i\n"), 400,
-			map[string]string{"error": "base_is_ephemeral needs base_branch"}, nil},
-		{"POST /{n}/diff-commit",
+			201,
+			map[string]string{"result.target_branch": "next"},
+			nil,
+		},
+		{
+			"POST /{n}/commit-pack", commit(`"target_branch":"t","base_is_ephemeral":true`, "i", "i\n"), 400,
+			map[string]string{"error": "base_is_ephemeral needs base_branch"},
+			nil,
+		},
+		{
+			"POST /{n}/diff-commit",
 			`{"metadata":{"commit_message":"m",` + person + `,"target_branch":"topic","expected_target_sha":"$SECOND"}}` +
-				chunk("diff_chunk", patch), 201, result, map[string]string{"THIRD": "commit.commit_sha"}},
-		{"POST /{n}/restore-commit",
+				chunk("diff_chunk", patch), 201, result,
+			map[string]string{"THIRD": "commit.commit_sha"},
+		},
+		{
+			"POST /{n}/restore-commit",
 			`{"metadata":{` + person + `,"target_branch":"topic","base_ref":"topic~1","expected_target_sha":"$THIRD"}}`, 201,
-			result, nil},
-		{"POST /{n}/restore-commit", `{"metadata":{` + person + `,"target_branch":"topic","base_ref":"topic~99"}}`, 404,
-			map[string]string{"result.target_branch": "topic", "result.success": "false"}, nil},
-		{"POST /{n}/branches/create", `{"target_branch":"topic","base_ref":"$THIRD","force":true}`, 200,
-			map[string]string{"commit_sha": "$THIRD", "message": "branch moved"}, nil},
+			result, nil,
+		},
+		{
+			"POST /{n}/restore-commit", `{"metadata":{` + person + `,"target_branch":"topic","base_ref":"topic~99"}}`, 404,
+			map[string]string{"result.target_branch": "topic", "result.success": "false"},
+			nil,
+		},
+		{
+			"POST /{n}/branches/create", `{"target_branch":"topic","base_ref":"$THIRD","force":true}`, 200,
+			map[string]string{"commit_sha": "$THIRD", "message": "branch moved"},
+			nil,
+		},
 
 		{"GET /{n}/branch?name=topic", ``, 200, map[string]string{
 			"branch.name": "topic", "branch.head_sha": "$THIRD", "branch.created_at": "*",
@@ -115,10 +143,16 @@ func contracts() []contract {
 		{"GET /{n}/diff?ref=topic&base_ref=topic~2&git_apply_compatible=true", ``, 200, map[string]string{
 			"sha": "$THIRD", "base_sha": "$FIRST", "stats.files": "2", "complete": "true", "files.0.path": "f",
 		}, nil},
-		{"GET /{n}/diff?ref=draft&ref_is_ephemeral=true&base_ref=main&base_is_ephemeral=false", ``, 200,
-			map[string]string{"sha": "$DRAFT", "base_sha": "$FIRST"}, nil},
-		{"GET /{n}/diff?ref=topic&git_apply_compatible=7&gitApplyCompatible=true", ``, 400,
-			map[string]string{"error": "git_apply_compatible"}, nil},
+		{
+			"GET /{n}/diff?ref=draft&ref_is_ephemeral=true&base_ref=main&base_is_ephemeral=false", ``, 200,
+			map[string]string{"sha": "$DRAFT", "base_sha": "$FIRST"},
+			nil,
+		},
+		{
+			"GET /{n}/diff?ref=topic&git_apply_compatible=7&gitApplyCompatible=true", ``, 400,
+			map[string]string{"error": "git_apply_compatible"},
+			nil,
+		},
 		{"GET /{n}/branches/diff?branch=topic&base=main", ``, 200, map[string]string{"branch": "topic"}, nil},
 		{"GET /{n}/files?ref=topic~1", ``, 200, map[string]string{"paths.0": "f", "paths.1": "g"}, nil},
 		{"POST /{n}/files/read", `{"ref":"topic","paths":["g"],"known":["$FIRST"]}`, 200, map[string]string{
@@ -138,25 +172,35 @@ func contracts() []contract {
 			"source_ref": "topic~1", "source_branch": "topic~1", "source_tip_sha": "$SECOND", "status": "clean",
 			"result": "fast_forward",
 		}, nil},
-		{"POST /{n}/merge", `{"source_ref":"topic~1","target_branch":"main","strategy":"ff_only","expected_target_sha":"$FIRST"}`,
-			200, map[string]string{
+		{
+			"POST /{n}/merge", `{"source_ref":"topic~1","target_branch":"main","strategy":"ff_only","expected_target_sha":"$FIRST"}`,
+			200,
+			map[string]string{
 				"source.ref": "topic~1", "source.branch": "topic~1", "source.sha": "$SECOND", "commit_sha": "$SECOND",
 				"target.branch": "main", "target.old_sha": "$FIRST", "target.new_sha": "$SECOND", "result": "fast_forward",
-			}, nil},
+			},
+			nil,
+		},
 
 		{"POST /{n}/notes", `{"object_ref":"topic","note":"n","notes_ref":"reviews"}`, 201, map[string]string{
 			"sha": "$THIRD", "notes_ref": "refs/notes/reviews", "target_ref": "refs/notes/reviews", "result.status": "ok",
 		}, map[string]string{"NOTES": "new_ref_sha"}},
-		{"POST /{n}/notes", `{"object_ref":"main","note":"n","notes_ref":"reviews","expected_notes_ref_sha":"$FIRST"}`, 409,
+		{
+			"POST /{n}/notes", `{"object_ref":"main","note":"n","notes_ref":"reviews","expected_notes_ref_sha":"$FIRST"}`, 409,
 			map[string]string{
 				"result.status": "precondition_failed", "notes_ref": "refs/notes/reviews", "sha": "$SECOND",
-			}, nil},
+			},
+			nil,
+		},
 		{"GET /{n}/notes?object_ref=topic&notes_ref=reviews", ``, 200, map[string]string{
 			"sha": "$THIRD", "note": "n", "ref_sha": "$NOTES",
 		}, nil},
 		{"GET /{n}/notes/refs", ``, 200, map[string]string{"refs.0.ref": "refs/notes/reviews"}, nil},
-		{"DELETE /{n}/notes", `{"object_ref":"topic","notes_ref":"reviews","expected_notes_ref_sha":"$NOTES"}`, 200,
-			map[string]string{"notes_ref": "refs/notes/reviews", "base_commit": "$NOTES"}, nil},
+		{
+			"DELETE /{n}/notes", `{"object_ref":"topic","notes_ref":"reviews","expected_notes_ref_sha":"$NOTES"}`, 200,
+			map[string]string{"notes_ref": "refs/notes/reviews", "base_commit": "$NOTES"},
+			nil,
+		},
 
 		{"GET /{n}/events?limit=1", ``, 200, map[string]string{"has_more": "true", "events.0.sequence": "*"}, nil},
 		{"GET /{n}/usage", ``, 200, map[string]string{"stored_bytes": "*", "refs": "*"}, nil},
@@ -165,8 +209,11 @@ func contracts() []contract {
 		}, nil},
 		{"POST /{n}/pull-upstream", `{}`, 409, nil, nil},
 		{"DELETE /{n}/base", ``, 200, map[string]string{"message": "*"}, nil},
-		{"POST /{n}/git-credentials", `{"username":"u","password":"p"}`, 201, map[string]string{"created_at": "*"},
-			map[string]string{"CREDENTIAL": "id"}},
+		{
+			"POST /{n}/git-credentials", `{"username":"u","password":"p"}`, 201,
+			map[string]string{"created_at": "*"},
+			map[string]string{"CREDENTIAL": "id"},
+		},
 		{"PUT /{n}/git-credentials/$CREDENTIAL", `{"password":"q"}`, 200, map[string]string{"id": "$CREDENTIAL"}, nil},
 		{"DELETE /{n}/git-credentials/$CREDENTIAL", ``, 204, nil, nil},
 

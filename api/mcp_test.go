@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -197,7 +198,8 @@ func TestMCPTools(t *testing.T) {
 		{"list_tags", map[string]any{"ephemeral": false}, "GET /api/v1/repos/tags?ephemeral=false", ""},
 		{"list_files", nil, "GET /api/v1/repos/files?limit=1000", ""},
 		{
-			"list_files", map[string]any{"path": "dir", "recursive": false, "limit": 1, "ref": "main"},
+			"list_files",
+			map[string]any{"path": "dir", "recursive": false, "limit": 1, "ref": "main"},
 			"GET /api/v1/repos/files?path=dir&recursive=false&limit=1&ref=main", "",
 		},
 		{"grep", map[string]any{
@@ -208,24 +210,31 @@ func TestMCPTools(t *testing.T) {
 		{"log", map[string]any{"path": "f"}, "GET /api/v1/repos/commits?path=f", ""},
 		{"show_commit", map[string]any{"sha": head}, "GET /api/v1/repos/commit?sha=" + head, ""},
 		{
-			"diff", map[string]any{"sha": head, "base_sha": w.head, "paths": []string{"f", "dir"}},
+			"diff",
+			map[string]any{"sha": head, "base_sha": w.head, "paths": []string{"f", "dir"}},
 			"GET /api/v1/repos/diff?sha=" + head + "&baseSha=" + w.head + "&path=f&path=dir", "",
 		},
 		{
-			"diff_branches", map[string]any{"branch": "topic", "base": "v1"},
+			"diff_branches",
+			map[string]any{"branch": "topic", "base": "v1"},
 			"GET /api/v1/repos/branches/diff?branch=topic&base=v1", "",
 		},
 		{"blame", map[string]any{"path": "f", "ranges": []string{"2,2"}}, "GET /api/v1/repos/blame?path=f&range=2,2", ""},
 		{
-			"preview_merge", map[string]any{"source_branch": "topic", "target_branch": "main"},
+			"preview_merge",
+			map[string]any{"source_branch": "topic", "target_branch": "main"},
 			"GET /api/v1/repos/merge/preview?source_branch=topic&target_branch=main", "",
 		},
 		// Refusals are those of the API, too.
 		{"show_commit", map[string]any{"sha": "main"}, "GET /api/v1/repos/commit?sha=main", ""},
 		{"blame", map[string]any{"path": "none"}, "GET /api/v1/repos/blame?path=none", ""},
 		{"log", map[string]any{"limit": 0}, "GET /api/v1/repos/commits?limit=0", ""},
-		{"create_branch", map[string]any{"target_branch": "topic", "base_branch": "main"}, "POST /api/v1/repos/branches/create",
-			`{"target_branch":"topic","base_branch":"main"}`},
+		{
+			"create_branch",
+			map[string]any{"target_branch": "topic", "base_branch": "main"},
+			"POST /api/v1/repos/branches/create",
+			`{"target_branch":"topic","base_branch":"main"}`,
+		},
 	} {
 		method, target, _ := strings.Cut(one.route, " ")
 		status, _, want := w.ask(t, method, target, bearer, one.body, nil)
@@ -260,7 +269,8 @@ func TestMCPTools(t *testing.T) {
 			"byte 2 of 4. To go on, call read_file with offset 2.\n"},
 		{"read_files", map[string]any{"paths": []string{"f", "dir/bytes"}}, "packhorse:///f=1\n2\n\npackhorse:///dir/bytes=\x00\xff\n"},
 		{
-			"read_files", map[string]any{"paths": []string{"none", "f"}},
+			"read_files",
+			map[string]any{"paths": []string{"none", "f"}},
 			"none: 404 Not Found: {\"error\":\"path \\\"none\\\" not found\"}\npackhorse:///f=1\n2\n\n",
 		},
 	} {
@@ -292,7 +302,7 @@ func (f *fixture) ask(
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Body.Close()
+	defer a.Body.Close() //nolint:errcheck // nothing was written
 	text, err := io.ReadAll(a.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -327,9 +337,7 @@ func TestMCPRefusals(t *testing.T) {
 			"target_branch": "main", "commit_message": "m", "author": author,
 			"files": []any{map[string]any{"path": "f", "text": "2"}},
 		}
-		for name, value := range more {
-			all[name] = value
-		}
+		maps.Copy(all, more)
 		return all
 	}
 	mint := func(edit func(*auth.Claims)) string {
@@ -359,7 +367,8 @@ func TestMCPRefusals(t *testing.T) {
 		},
 		"policy for merges": {
 			mint(func(c *auth.Claims) { c.Ops = []string{"no-push"} }), "create_tag",
-			map[string]any{"name": "v", "target": w.head}, "denied by policy",
+			map[string]any{"name": "v", "target": w.head},
+			"denied by policy",
 		},
 		"stale":             {all, "commit", change(map[string]any{"expected_target_sha": strings.Repeat("1", 40)}), "409 Conflict"},
 		"unknown guard":     {all, "commit", change(map[string]any{"expected_sha": "x"}), `"expected_sha" is not known here`},
@@ -415,7 +424,7 @@ func (w *writable) tip(t *testing.T, token string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer a.Body.Close()
+	defer a.Body.Close() //nolint:errcheck // nothing was written
 	var page struct {
 		Branches []struct {
 			SHA string `json:"head_sha"`
@@ -538,9 +547,7 @@ func TestMCPMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			header := map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-			for name, value := range one.header {
-				header[name] = value
-			}
+			maps.Copy(header, one.header)
 			status, _, body := w.ask(t, http.MethodPost, "/mcp", read, one.body, header)
 			if status != one.status || !strings.Contains(body, one.want) || one.want == "" && body != "" {
 				t.Errorf("%d %s, want %d with %s", status, body, one.status, one.want)

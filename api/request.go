@@ -141,7 +141,10 @@ func decodeSegment(raw string, anything bool) (string, error) {
 		var b strings.Builder
 		for i := 0; i < len(raw); i++ {
 			c := raw[i]
-			if c == '%' {
+			switch c {
+			case '#':
+				return "", errPath
+			case '%':
 				if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
 					return "", errPath
 				}
@@ -150,8 +153,6 @@ func decodeSegment(raw string, anything bool) (string, error) {
 					return "", errPath
 				}
 				i += 2
-			} else if c == '#' {
-				return "", errPath
 			}
 			b.WriteByte(c)
 		}

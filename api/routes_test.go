@@ -221,8 +221,8 @@ func TestPaths(t *testing.T) {
 		"/org.git/info/refs?service=git-upload-pack":                              404,
 		"/r.lock.git/info/refs?service=git-upload-pack":                           404,
 		"/r.git/info/refs?service=git-upload-pack%00":                             200,
-		"/api/repos/r.git/info/refs?service=git-upload-pack":                     403,
-		"/api/repos/r%2Fs.git/info/refs?service=git-upload-pack":                 404,
+		"/api/repos/r.git/info/refs?service=git-upload-pack":                      403,
+		"/api/repos/r%2Fs.git/info/refs?service=git-upload-pack":                  404,
 		"/r.git/git-upload-pack/":                                                 404,
 	}
 	for target, status := range tests {

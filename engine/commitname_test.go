@@ -170,7 +170,8 @@ func TestMergeSources(t *testing.T) {
 		{rev("v1"), "old", engine.MergeForwarded, w.main[2], 1, w.main[3], w.main[2]},
 		{rev("v1~2"), "old", engine.MergeNothing, w.main[4], 0, w.main[4], w.main[2]},
 		{
-			engine.CommitName{Text: "spike^0", Namespace: refs.Ephemeral}, "old", engine.MergeForwarded, w.main[1], 1, w.main[2],
+			engine.CommitName{Text: "spike^0", Namespace: refs.Ephemeral},
+			"old", engine.MergeForwarded, w.main[1], 1, w.main[2],
 			w.main[1],
 		},
 		{rev("dev^{}"), "old", engine.MergeCommitted, w.dev, 1, w.main[2], object.ZeroID},

@@ -62,6 +62,7 @@ func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, n
 		return n.branch(ctx, names, "branch")
 	case FullID, IDPrefix:
 		return r.resolveID(ctx, v, n)
+	case AnyRevision:
 	}
 	found, err := revision.Resolve(ctx, n.Text, namesIn{r, names, n.Namespace}, v, r.host.jumps)
 	refusal, ok := errors.AsType[*revision.Error](err)

@@ -227,7 +227,7 @@ func TestFeedAgainstJournals(t *testing.T) {
 				case n == 0:
 					store = refs.Open(keys, refs.Options{}) // another process
 				case n == 1 || len(live) < 2:
-					repo, lines := found(t, keys, store, random.IntN(4))
+					repo, lines := found(t, store, random.IntN(4))
 					live, want = append(live, repo), append(want, lines...)
 				case n == 2:
 					at := random.IntN(len(live))
@@ -260,7 +260,7 @@ func TestFeedAgainstJournals(t *testing.T) {
 }
 
 // found creates a repository of acme with some refs.
-func found(tb testing.TB, keys kv.Store, store *refs.Store, count int) (refs.RepoID, []string) {
+func found(tb testing.TB, store *refs.Store, count int) (refs.RepoID, []string) {
 	tb.Helper()
 	repo, batch := refs.NewRepoID(), kv.NewBatch()
 	change := refs.Change{Org: "acme", Time: time.Now()}

@@ -69,7 +69,7 @@ func feedPowerLoss(t *testing.T, seed uint64) {
 			var repo refs.RepoID
 			for n := 1; ctx.Err() == nil; n++ {
 				if n%10 == 1 {
-					repo, _ = found(t, keys, store, mine.IntN(3))
+					repo, _ = found(t, store, mine.IntN(3))
 					hearing.Lock()
 					all[repo] = true
 					hearing.Unlock()
@@ -105,7 +105,7 @@ func feedPowerLoss(t *testing.T, seed uint64) {
 
 	keys = openKV(t, kv.PebbleOptions{FS: survived})
 	store = refs.Open(keys, refs.Options{})
-	repo, _ := found(t, keys, store, 0)
+	repo, _ := found(t, store, 0)
 	tell(t, store, "acme", repo, "refs/heads/after", 1)
 	all[repo] = true
 	for i, f := range followers {

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"net/http"
+	"slices"
 
 	"packhorse/api/exchange"
 )
@@ -65,7 +66,7 @@ var fileFields = []field{
 }
 
 func with(fields []field, more ...field) []field {
-	return append(more[:len(more):len(more)], fields...)
+	return append(slices.Clip(more), fields...)
 }
 
 // tools is the table, in the order in which clients see it: reading first.
@@ -96,8 +97,10 @@ var tools = []tool{
 		name: "list_files", title: "List files", method: http.MethodGet, path: base + "/repos/files",
 		about: "Lists the files and folders of a revision in tree order.", less: lessPage,
 		fields: []field{
-			refField, ephemeralField, {name: "path", about: "a folder, or one file"},
-			{name: "recursive", kind: flag, about: "false lists one folder only"}, cursorField,
+			refField, ephemeralField,
+			{name: "path", about: "a folder, or one file"},
+			{name: "recursive", kind: flag, about: "false lists one folder only"},
+			cursorField,
 			{name: "limit", kind: count, about: "entries of a page: 1,000 without it, at most 5,000"},
 		},
 		run: listFiles,
@@ -106,7 +109,8 @@ var tools = []tool{
 		name: "read_file", title: "Read a file", method: http.MethodGet, path: base + "/repos/file",
 		about: "Reads a file: text as it is, anything else as base64. A long file is cut, and the answer says how to go on.",
 		fields: []field{
-			{name: "path", required: true, about: "relative to the root of the repository"}, refField, ephemeralField,
+			{name: "path", required: true, about: "relative to the root of the repository"},
+			refField, ephemeralField,
 			{name: "offset", kind: count, own: true, about: "the byte to begin at, from 0"},
 			{name: "length", kind: count, own: true, about: "bytes to read, at most 1,048,576"},
 		},
@@ -149,8 +153,10 @@ var tools = []tool{
 		name: "log", title: "List commits", method: http.MethodGet, path: base + "/repos/commits",
 		about: "Lists the history of a branch, newest first, like git log.", less: lessPage,
 		fields: []field{
-			{name: "branch", about: "the default branch without it"}, ephemeralField,
-			{name: "path", about: "only commits that changed this file or folder"}, cursorField, limitField,
+			{name: "branch", about: "the default branch without it"},
+			ephemeralField,
+			{name: "path", about: "only commits that changed this file or folder"},
+			cursorField, limitField,
 		},
 	},
 	{
@@ -164,7 +170,8 @@ var tools = []tool{
 			"without their diff unless paths names them.",
 		fields: []field{
 			{name: "sha", required: true, about: "a commit id of 40 digits"},
-			{name: "base_sha", to: "baseSha", about: "compare with this commit, an id of 40 digits"}, pathsField,
+			{name: "base_sha", to: "baseSha", about: "compare with this commit, an id of 40 digits"},
+			pathsField,
 		},
 		less: "paths: some of the files that are named here",
 	},
@@ -172,9 +179,11 @@ var tools = []tool{
 		name: "diff_branches", title: "Compare branches", method: http.MethodGet, path: base + "/repos/branches/diff",
 		about: "Shows what a branch changed since it left another one: the diff from their merge base.",
 		fields: []field{
-			{name: "branch", required: true, about: "a branch, a tag or a commit id"}, ephemeralField,
+			{name: "branch", required: true, about: "a branch, a tag or a commit id"},
+			ephemeralField,
 			{name: "base", about: "a branch, a tag or a commit id; the default branch without it"},
-			{name: "ephemeral_base", kind: flag, about: "base is in the ephemeral namespace"}, pathsField,
+			{name: "ephemeral_base", kind: flag, about: "base is in the ephemeral namespace"},
+			pathsField,
 		},
 		less: "paths: some of the files that are named here",
 	},
@@ -182,7 +191,8 @@ var tools = []tool{
 		name: "blame", title: "Blame a file", method: http.MethodGet, path: base + "/repos/blame",
 		about: "Finds the commit that each line of a file comes from. The text of the lines is not included.",
 		fields: []field{
-			{name: "path", required: true, about: "a file"}, refField, ephemeralField,
+			{name: "path", required: true, about: "a file"},
+			refField, ephemeralField,
 			{name: "ranges", kind: texts, to: "range", about: "lines, as in git blame -L: 3,7 or 3,+5 or /re/,/re/ or :function"},
 			{name: "detect_moves", kind: flag, about: "also find lines that moved within the file"},
 		},

@@ -114,8 +114,11 @@ func TestEventStream(t *testing.T) {
 		status      int
 		says        string
 	}{
-		{"after=x", "", 400, "after"}, {"after=2.x", "", 400, "after"}, {"", "x", 400, "Last-Event-ID"},
-		{"after=9", "", 400, "reached"}, {"", "9.1", 400, "reached"},
+		{"after=x", "", 400, "after"},
+		{"after=2.x", "", 400, "after"},
+		{"", "x", 400, "Last-Event-ID"},
+		{"after=9", "", 400, "reached"},
+		{"", "9.1", 400, "reached"},
 	} {
 		got, err := s.stream(s.door.Events, test.query, test.last)
 		if err != nil {

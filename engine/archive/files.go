@@ -99,7 +99,7 @@ func (f *File) read(ctx context.Context, o *FilesOptions) error {
 		f.Content = Known
 	case o.BlobBytesMax > 0 && f.Size > o.BlobBytesMax:
 		f.Content = TooLarge
-	case f.Size > wholeBytes && !(o.HoldLinks && f.Mode.IsSymlink()):
+	case f.Size > wholeBytes && (!o.HoldLinks || !f.Mode.IsSymlink()):
 		f.Content = Stored
 	default:
 		f.Content = Held

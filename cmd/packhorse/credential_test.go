@@ -112,7 +112,8 @@ func TestCredentialCommand(t *testing.T) {
 	}{
 		"first line": {
 			`echo $PACKHORSE_PROTOCOL-$PACKHORSE_HOST-$PACKHORSE_REPO; echo more`,
-			result{out: "username=t\npassword=https-git.example.com-web/site\n"}, "",
+			result{out: "username=t\npassword=https-git.example.com-web/site\n"},
+			"",
 		},
 		"expiry of the token": {
 			"echo " + withExpiry, result{out: "username=t\npassword=" + withExpiry + "\npassword_expiry_utc=1900000000\n"}, "",
@@ -198,7 +199,8 @@ func TestCredentialRefusals(t *testing.T) {
 		"wide scope":  {from("--org", "acme", "--key", key, "--scope", "repo:write"), siteRequest, 2, "--scope"},
 		"no URL":      {[]string{"--command", "echo secret", "get"}, siteRequest, 2, "missing flags: --url"},
 		"no encryption": {
-			[]string{"--command", "echo secret", "--url", "http://git.example.com", "get"}, siteRequest, 2,
+			[]string{"--command", "echo secret", "--url", "http://git.example.com", "get"},
+			siteRequest, 2,
 			"without encryption",
 		},
 		"password in the URL": {

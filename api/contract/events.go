@@ -1,0 +1,66 @@
+package contract
+
+import (
+	"net/http"
+
+	"packhorse/api/openapi"
+)
+
+// EventList is a page of the journal.
+type EventList struct {
+	Events    []Event `json:"events"`
+	NextAfter uint64  `json:"next_after" jsonschema:"after of the next request"`
+	HasMore   bool    `json:"has_more" jsonschema:"whether there is more now"`
+}
+
+// Event is one change of one ref.
+type Event struct {
+	Sequence uint64 `json:"sequence" jsonschema:"the transaction"`
+	Index    uint32 `json:"index" jsonschema:"the change within it, from 0"`
+	Ref      string `json:"ref" jsonschema:"the stored refname"`
+	Before   string `json:"before" schema:"ObjectID"`
+	After    string `json:"after" schema:"ObjectID"`
+	Actor    string `json:"actor" jsonschema:"the token's sub; upstream for a sync"`
+	Time     string `json:"time" schema:"Time"`
+	Cause    string `json:"cause" schema:"enum=push|import|commit-pack|diff-commit|restore-commit|merge|branch|tag|delete|note|fork|snapshot|pull-upstream" jsonschema:"which operation"`
+}
+
+// Trimmed is the error for a part of the journal that is gone.
+type Trimmed struct {
+	Failure
+	Oldest uint64 `json:"oldest" jsonschema:"the first position that is left"`
+}
+
+func eventCalls() []call {
+	return []call{{
+		v1: "/repos/events", path: "/repos/{n}/events",
+		Operation: openapi.Operation{
+			Method: http.MethodGet, ID: "events", Group: repositories,
+			Summary: "reads the journal of ref changes",
+			Description: "Every change of a ref, in all namespaces, in order and without gaps; kept for 90 days. A transaction that moves no " +
+				"ref has a position but no event.",
+			Parameters: query(
+				openapi.Parameter{Name: "after", Type: uint64(0), Schema: "default=0", Description: "Return what follows this position."},
+				openapi.Parameter{
+					Name: "limit", Type: 0, Schema: "min=1,default=20",
+					Description: "100 at most. The last transaction is returned whole, so there may be more events.",
+				},
+				openapi.Parameter{
+					Name: "wait", Type: uint64(0), Schema: "default=0",
+					Description: "How many seconds to wait if there is nothing yet, 60 at most.",
+				},
+			),
+			Answers: []openapi.Answer{{
+				Status: http.StatusOK, Description: "A page of events.", Type: EventList{},
+				Example: `{"events": [{"sequence": 8, "index": 0, "ref": "refs/tags/v1.0",
+   "before": "0000000000000000000000000000000000000000",
+   "after": "7e0b46a13ca26dd703ee7b47673cd04387447f50", "actor": "dev",
+   "time": "2026-11-22T09:27:21.823Z", "cause": "tag"}], "next_after": 8, "has_more": false}`,
+			}},
+			Errors: []openapi.Error{
+				fails(http.StatusBadRequest, "The journal has not reached `after`, or a parameter is malformed."),
+				{Status: http.StatusGone, Description: "That part of the journal is gone.", Type: Trimmed{}},
+			},
+		},
+	}}
+}

@@ -1,0 +1,204 @@
+package contract
+
+import (
+	"net/http"
+
+	"packhorse/api/openapi"
+)
+
+// Repository describes a repository.
+type Repository struct {
+	RepoID        string    `json:"repo_id" schema:"RepositoryID"`
+	RepoName      string    `json:"repo_name,omitempty" jsonschema:"the name, which tokens carry in repo"`
+	URL           string    `json:"url" schema:"older=repo_name"`
+	DefaultBranch string    `json:"default_branch" jsonschema:"the branch that HEAD points to"`
+	CreatedAt     string    `json:"created_at" schema:"Time"`
+	BaseRepo      *Upstream `json:"base_repo,omitempty" jsonschema:"the upstream, if there is one"`
+}
+
+// Upstream names a repository of another host.
+type Upstream struct {
+	Provider string `json:"provider"`
+	Owner    string `json:"owner"`
+	Name     string `json:"name"`
+}
+
+// CreatedRepository is the answer to the creation of a repository.
+type CreatedRepository struct {
+	Repository
+	Message string `json:"message"`
+}
+
+// SyncedRepository is a repository with the state of its syncs.
+type SyncedRepository struct {
+	Repository
+	Sync *Sync `json:"sync,omitempty" jsonschema:"of a repository with an upstream"`
+}
+
+// Sync is the state of a repository's syncs with its upstream.
+type Sync struct {
+	State       string `json:"state" schema:"enum=syncing|synced|failed|detaching"`
+	LastSuccess string `json:"last_success,omitempty" schema:"Time" jsonschema:"when the last sync succeeded"`
+	LastError   string `json:"last_error,omitempty" jsonschema:"why the last sync failed; it will be tried again"`
+}
+
+// RepositoryList is a page of repositories.
+type RepositoryList struct {
+	Repos []Repository `json:"repos"`
+	Page
+}
+
+// DeletedRepository is the answer to a deletion.
+type DeletedRepository struct {
+	RepoID  string `json:"repo_id" schema:"RepositoryID"`
+	Message string `json:"message"`
+}
+
+// CreateRepository is the body of a creation.
+type CreateRepository struct {
+	DefaultBranch string         `json:"default_branch" jsonschema:"without it main, until the first push or commit decides"`
+	BaseRepo      *BaseRepo      `json:"base_repo" jsonschema:"what the repository is made from: a fork, a snapshot, or an upstream"`
+	InitialCommit *InitialCommit `json:"initial_commit" jsonschema:"of a snapshot, which needs it; of nothing else"`
+}
+
+// BaseRepo is the origin of a new repository.
+type BaseRepo struct {
+	Provider      string    `json:"provider" schema:"required,enum=code|code.storage|github|gitlab|bitbucket|gitea|forgejo|codeberg|sr.ht" jsonschema:"code for a fork; code or code.storage for a snapshot; another host for an upstream"`
+	Operation     string    `json:"operation" schema:"enum=fork|snapshot" jsonschema:"for a base on this server"`
+	Owner         string    `json:"owner" jsonschema:"the organization of a base on this server; the owner of an upstream, which needs it"`
+	Name          string    `json:"name" schema:"required"`
+	Ref           string    `json:"ref" jsonschema:"a revision: the fork gets one branch at this commit, the snapshot its tree"`
+	SHA           string    `json:"sha" jsonschema:"a commit id or a prefix of it; wins over ref"`
+	Auth          *BaseAuth `json:"auth"`
+	DefaultBranch string    `json:"default_branch" jsonschema:"of an upstream"`
+	UpstreamHost  string    `json:"upstream_host" jsonschema:"host or host:port of an upstream, always by HTTPS; not for github"`
+}
+
+// BaseAuth gives access to a base.
+type BaseAuth struct {
+	Token    string `json:"token" jsonschema:"a token for the base on this server, with git:read; required for a fork and a snapshot"`
+	AuthType string `json:"auth_type" schema:"enum=public" jsonschema:"for github only: sync a public repository without credentials"`
+}
+
+// InitialCommit is the one commit of a snapshot.
+type InitialCommit struct {
+	Message   string  `json:"message" schema:"required"`
+	Author    Person  `json:"author" schema:"required"`
+	Committer *Person `json:"committer" jsonschema:"the author by default"`
+}
+
+// ChangeDefaultBranch is the body of a change of a repository that the token names.
+type ChangeDefaultBranch struct {
+	DefaultBranch string `json:"default_branch" schema:"required" jsonschema:"an existing branch, or any name in a repository without branches"`
+}
+
+// ChangeRepository is the body of a change of a repository.
+type ChangeRepository struct {
+	Name          string `json:"name" jsonschema:"the new name; tokens for the old one name a repository that is gone"`
+	DefaultBranch string `json:"default_branch" jsonschema:"an existing branch, or any name in a repository without branches"`
+}
+
+// Empty is a body without fields.
+type Empty struct{}
+
+const repositoryExample = `{"repo_id": "01a20294-e355-736f-afa3-411a0ca91fe0", "repo_name": "demo", "url": "demo",
+ "default_branch": "main", "created_at": "2026-11-22T09:27:21.685225255Z"}`
+
+func repositoryCalls() []call {
+	return []call{
+		{
+			v1: "/repos", path: "/repos", org: true,
+			Operation: openapi.Operation{
+				Method: http.MethodGet, ID: "repositories", Group: repositories,
+				Summary:     "lists the organization's repositories",
+				Description: "In order of creation. The token needs no `repo`.",
+				Parameters: query(
+					openapi.Parameter{Name: "q", Description: "Only repositories whose name contains it; case is ignored. Blank is no filter."},
+					cursor, limit(20, 100),
+				),
+				Answers: []openapi.Answer{{
+					Status: http.StatusOK, Description: "A page of repositories.", Type: RepositoryList{},
+					Example: `{"repos": [` + repositoryExample + `], "has_more": false}`,
+				}},
+			},
+		},
+		{
+			v1: "/repos", path: "/repos", org: true, writes: true,
+			Operation: openapi.Operation{
+				Method: http.MethodPost, ID: "createRepository", Group: repositories,
+				Summary: "creates a repository, a fork or a snapshot",
+				Description: "Creates the repository that the token names, with its first refs and its journal, in one transaction. " +
+					"A fork shares the objects of another repository of the organization and takes all of its refs except the ephemeral ones " +
+					"(30,000 at most), or one branch. A snapshot has the tree of a revision in one new commit. A repository with an upstream is " +
+					"kept in sync with one of another host; it is created even if that cannot be reached.",
+				Body: &openapi.Body{
+					Type: CreateRepository{}, Optional: true,
+					Example: `{"base_repo": {"provider": "code", "operation": "fork", "name": "demo", "auth": {"token": "<token>"}}}`,
+				},
+				Answers: []openapi.Answer{{
+					Status: http.StatusCreated, Description: "The repository.", Type: CreatedRepository{},
+					Example: repositoryExample[:len(repositoryExample)-1] + `, "message": "repository created"}`,
+				}},
+				Errors: []openapi.Error{
+					fails(http.StatusForbidden, "The token lacks the scope; `base_repo.auth.token` is for another repository or lacks `git:read`; the "+
+						"organization has as many repositories as it may; or the policy forbids one of the first refs, or a sync."),
+					fails(http.StatusNotFound, "The source, or the revision of it, does not exist."),
+					fails(http.StatusConflict, "The repository already exists."),
+					fails(http.StatusPreconditionFailed, "The organization has no GitHub App for the account."),
+				},
+			},
+		},
+		{
+			v1: "/repo", path: "/repos/{n}",
+			Operation: openapi.Operation{
+				Method: http.MethodGet, ID: "repository", Group: repositories,
+				Summary: "describes the repository",
+				Answers: []openapi.Answer{{
+					Status: http.StatusOK, Description: "The repository, with `sync` if it has an upstream.", Type: SyncedRepository{},
+					Example: repositoryExample,
+				}},
+			},
+		},
+		{
+			v1: "/repo", path: "/repos/{n}", writes: true,
+			Operation: openapi.Operation{
+				Method: http.MethodPatch, ID: "changeRepository", Group: repositories,
+				Summary:     "moves the default branch",
+				Description: "Policies do not apply, since no ref moves.",
+				Body:        &openapi.Body{Type: ChangeDefaultBranch{}, Example: `{"default_branch": "main"}`},
+				Answers: []openapi.Answer{{
+					Status: http.StatusOK, Description: "The repository.", Type: Repository{}, Example: repositoryExample,
+				}},
+				Errors: []openapi.Error{fails(http.StatusNotFound, "The branch, or the repository, does not exist.")},
+			},
+			named: func(o *openapi.Operation) {
+				o.Summary = "renames the repository or moves the default branch"
+				o.Body = &openapi.Body{Type: ChangeRepository{}, Example: `{"name": "web/site"}`}
+				o.Errors = append([]openapi.Error{}, o.Errors...)
+				for i := range o.Errors {
+					if o.Errors[i].Status == http.StatusConflict {
+						o.Errors[i].Description = "The name is taken, or the idempotency key was used for another request."
+					}
+				}
+			},
+		},
+		{
+			path: "/repos/{n}", v1: "/repos/delete", org: true, writes: true,
+			Operation: openapi.Operation{
+				Method: http.MethodDelete, ID: "deleteRepository", Group: repositories,
+				Summary:     "deletes the repository",
+				Description: "With its refs, journal, credential and upstream, in one transaction. The name can be used again.",
+				Body:        &openapi.Body{Type: Empty{}, Optional: true, Description: "Empty, or `{}`."},
+				Answers: []openapi.Answer{{
+					Status: http.StatusOK, Description: "It is deleted.", Type: DeletedRepository{},
+					Example: `{"repo_id": "01a20294-e394-765d-a5c5-2cee716170ca", "message": "repository deleted"}`,
+				}},
+				Errors: []openapi.Error{
+					fails(http.StatusForbidden, "The token lacks the scope, or its policy has `no-push` or `no-force-push` for any ref."),
+					fails(http.StatusNotFound, "The repository never existed."),
+					fails(http.StatusConflict, "It is already deleted, or the idempotency key was used for another request."),
+				},
+			},
+		},
+	}
+}

@@ -58,7 +58,7 @@ type DeleteBranch struct {
 
 // DeletedBranch is the answer to a deletion.
 type DeletedBranch struct {
-	TargetBranch string `json:"target_branch,omitempty"`
+	TargetBranch string `json:"target_branch"`
 	Name         string `json:"name" schema:"older=target_branch"`
 	Message      string `json:"message"`
 	Ephemeral    bool   `json:"ephemeral"`
@@ -82,10 +82,10 @@ func branchCalls() []call {
 			},
 		},
 		{
-			path: "/repos/{n}/branch",
+			v1: "/repos/branch", path: "/repos/{n}/branch",
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "branch", Group: branchesAndTags,
-				Summary: "reads one branch",
+				Summary: "describes one branch",
 				Parameters: query(
 					openapi.Parameter{Name: "name", Required: true, Description: "The branch.", Example: "main"}, ephemeral,
 				),
@@ -104,11 +104,14 @@ func branchCalls() []call {
 				Summary:     "creates a branch",
 				Description: "To promote an ephemeral branch, create a branch from it.",
 				Body:        &openapi.Body{Type: CreateBranch{}, Example: `{"target_branch": "topic", "base_ref": "main"}`},
-				Answers: []openapi.Answer{{
-					Status: http.StatusCreated, Description: "The branch.", Type: CreatedBranch{},
-					Example: `{"message": "branch created", "target_branch": "topic", "target_is_ephemeral": false,
+				Answers: []openapi.Answer{
+					{
+						Status: http.StatusCreated, Description: "The branch.", Type: CreatedBranch{},
+						Example: `{"message": "branch created", "target_branch": "topic", "target_is_ephemeral": false,
  "commit_sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50"}`,
-				}},
+					},
+					{Status: http.StatusOK, Description: "The branch was there; `force` moved it.", Type: CreatedBranch{}},
+				},
 				Errors: []openapi.Error{
 					fails(http.StatusNotFound, "The base, or the repository, does not exist."),
 					fails(http.StatusConflict, "The branch exists, its name conflicts with another ref, or the idempotency key was used for "+

@@ -104,7 +104,7 @@ type NewCommit struct {
 
 // RefResult is the result for a branch.
 type RefResult struct {
-	TargetBranch string `json:"target_branch,omitempty"`
+	TargetBranch string `json:"target_branch"`
 	Branch       string `json:"branch" schema:"older=target_branch"`
 	OldSHA       string `json:"old_sha" schema:"MaybeID" jsonschema:"its tip before; 40 zeros if it is new; of a failure the tip that a guard met"`
 	NewSHA       string `json:"new_sha" schema:"MaybeID" jsonschema:"its tip now"`
@@ -116,7 +116,8 @@ type RefResult struct {
 // CommitError is the error of a commit.
 type CommitError struct {
 	Failure
-	Result RefResult `json:"result"`
+	Result RefResult    `json:"result"`
+	Quota  *PassedQuota `json:"quota,omitempty" jsonschema:"with 413, if the write would pass a quota"`
 }
 
 const (

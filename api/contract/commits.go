@@ -74,7 +74,7 @@ func commitCalls() []call {
 				Parameters: query(openapi.Parameter{
 					Name: "ref", Older: "sha", Required: true, Example: "7e0b46a13ca26dd703ee7b47673cd04387447f50",
 					Description: "A commit id, a unique prefix of at least 7 digits, or another revision.",
-				}),
+				}, ephemeral),
 				Answers: []openapi.Answer{{
 					Status: http.StatusOK, Description: "The commit.", Type: OneCommit{}, Example: `{"commit": ` + commitExample + `}`,
 				}},

@@ -8,10 +8,11 @@
 //
 //	contract                                 the list of calls, and their two paths
 //	info                                     what all calls have in common
-//	repos, credentials, detach, events       repositories, their upstream and their journal
+//	repos, usage, credentials, detach        repositories, what they store, their upstream
+//	events, orgevents                        the journal of one, and the events of all
 //	branches, tags, notes                    refs
-//	files, commits, diff, grep, blame        reading
-//	archive
+//	files, filesread, commits, diff, grep    reading
+//	blame, archive
 //	commitpack, merge                        writing
 package contract
 
@@ -86,7 +87,8 @@ type call struct {
 func All() []openapi.Operation {
 	var told []openapi.Operation
 	for _, group := range [][]call{
-		repositoryCalls(), eventCalls(), branchCalls(), tagCalls(), fileCalls(), commitCalls(), diffCalls(),
+		repositoryCalls(), usageCalls(), eventCalls(), orgEventCalls(), branchCalls(), tagCalls(), fileCalls(),
+		filesReadCalls(), commitCalls(), diffCalls(),
 		commitPackCalls(), mergeCalls(), noteCalls(), grepCalls(), blameCalls(), archiveCalls(), detachCalls(),
 		credentialCalls(),
 	} {
@@ -131,18 +133,24 @@ func (c *call) complete() {
 		for i := range c.Answers {
 			c.Answers[i].Headers = append(c.Answers[i].Headers, repoSequence)
 		}
-		c.orError(http.StatusConflict, "The idempotency key was used for another request.")
+		c.orError(fails(http.StatusConflict, "The idempotency key was used for another request."))
+		if c.Error == nil {
+			c.orError(openapi.Error{
+				Status: http.StatusRequestEntityTooLarge, Type: QuotaFailure{},
+				Description: "A limit is exceeded, which the message names; or the write would pass a quota.",
+			})
+		}
 	}
 	if !c.org {
 		c.Parameters = append(c.Parameters, minSequence)
-		c.orError(http.StatusNotFound, "The repository does not exist.")
+		c.orError(fails(http.StatusNotFound, "The repository does not exist."))
 	}
 }
 
 // orError adds an error, unless the call has one of that status.
-func (c *call) orError(status int, description string) {
-	if !slices.ContainsFunc(c.Errors, func(e openapi.Error) bool { return e.Status == status }) {
-		c.Errors = append(c.Errors, fails(status, description))
+func (c *call) orError(another openapi.Error) {
+	if !slices.ContainsFunc(c.Errors, func(e openapi.Error) bool { return e.Status == another.Status }) {
+		c.Errors = append(c.Errors, another)
 	}
 }
 

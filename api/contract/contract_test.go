@@ -115,6 +115,9 @@ func TestPageExamples(t *testing.T) {
 		commands := strings.Split(found[1], "curl ")
 		last := commands[len(commands)-1]
 		path := called.FindStringSubmatch(last)
+		if strings.Contains(last, "$PACKHORSE/mcp") {
+			continue // which is described in words
+		}
 		if path == nil {
 			t.Errorf("no call in %q", last)
 			continue

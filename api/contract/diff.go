@@ -11,6 +11,7 @@ type CommitDiff struct {
 	SHA          string `json:"sha" schema:"ObjectID"`
 	BaseSHA      string `json:"base_sha,omitempty" schema:"ObjectID" jsonschema:"not for a root"`
 	MergeBaseSHA string `json:"merge_base_sha,omitempty" schema:"ObjectID" jsonschema:"for information"`
+	DiffTrees
 	Diff
 }
 
@@ -19,7 +20,14 @@ type BranchDiff struct {
 	Branch       string `json:"branch"`
 	Base         string `json:"base"`
 	MergeBaseSHA string `json:"merge_base_sha,omitempty" schema:"ObjectID" jsonschema:"if there is one"`
+	DiffTrees
 	Diff
+}
+
+// DiffTrees are the trees that are compared.
+type DiffTrees struct {
+	TreeSHA     string `json:"tree_sha" schema:"ObjectID" jsonschema:"the tree of the commit, or of the branch"`
+	BaseTreeSHA string `json:"base_tree_sha,omitempty" schema:"ObjectID" jsonschema:"the tree that it is compared with, if there is one"`
 }
 
 // Diff is the part that all diffs have.
@@ -103,7 +111,8 @@ func diffCalls() []call {
 				),
 				Answers: []openapi.Answer{{
 					Status: http.StatusOK, Description: "The diff, streamed.", Type: CommitDiff{},
-					Example: `{"sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50", ` + example,
+					Example: `{"sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50",
+ "tree_sha": "cc75ab544f1c1179c840c3db535e6548ed04f205", ` + example,
 				}},
 				Errors: []openapi.Error{fails(http.StatusNotFound, "A commit, or the repository, does not exist.")},
 			},
@@ -124,7 +133,9 @@ func diffCalls() []call {
 				Answers: []openapi.Answer{{
 					Status: http.StatusOK, Description: "The diff, streamed.", Type: BranchDiff{},
 					Example: `{"branch": "topic", "base": "main",
- "merge_base_sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50", ` + example,
+ "merge_base_sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50",
+ "tree_sha": "cc75ab544f1c1179c840c3db535e6548ed04f205",
+ "base_tree_sha": "cc75ab544f1c1179c840c3db535e6548ed04f205", ` + example,
 				}},
 				Errors: []openapi.Error{fails(http.StatusNotFound, "A branch, or the repository, does not exist.")},
 			},

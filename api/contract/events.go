@@ -31,6 +31,23 @@ type Trimmed struct {
 	Oldest uint64 `json:"oldest" jsonschema:"the first position that is left"`
 }
 
+const (
+	eventStream = "text/event-stream"
+	asStream    = "With `Accept: text/event-stream` the answer is a stream of server-sent events that stays open: `id` is the position " +
+		"behind an event, and `data` the event as in a page. A comment comes after 15 seconds of silence."
+)
+
+var (
+	wait = openapi.Parameter{
+		Name: "wait", Type: uint64(0), Schema: "default=0",
+		Description: "How many seconds to wait if there is nothing yet, 60 at most. Not of a stream.",
+	}
+	lastEventID = openapi.Parameter{
+		Name: "Last-Event-ID", In: openapi.InHeader,
+		Description: "Of a stream: go on behind the event with this `id`, whatever the query says.",
+	}
+)
+
 func eventCalls() []call {
 	return []call{{
 		v1: "/repos/events", path: "/repos/{n}/events",
@@ -38,24 +55,26 @@ func eventCalls() []call {
 			Method: http.MethodGet, ID: "events", Group: repositories,
 			Summary: "reads the journal of ref changes",
 			Description: "Every change of a ref, in all namespaces, in order and without gaps; kept for 90 days. A transaction that moves no " +
-				"ref has a position but no event.",
-			Parameters: query(
-				openapi.Parameter{Name: "after", Type: uint64(0), Schema: "default=0", Description: "Return what follows this position."},
+				"ref has a position but no event. " + asStream,
+			Parameters: append(query(
+				openapi.Parameter{
+					Name: "after", Schema: "default=0",
+					Description: "Return what follows this position, a number. Of a stream also the `id` of an event, or `latest` to leave out the past.",
+				},
 				openapi.Parameter{
 					Name: "limit", Type: 0, Schema: "min=1,default=20",
-					Description: "100 at most. The last transaction is returned whole, so there may be more events.",
+					Description: "100 at most. The last transaction is returned whole, so there may be more events. Not of a stream.",
 				},
-				openapi.Parameter{
-					Name: "wait", Type: uint64(0), Schema: "default=0",
-					Description: "How many seconds to wait if there is nothing yet, 60 at most.",
-				},
-			),
+				wait,
+			), lastEventID),
 			Answers: []openapi.Answer{{
-				Status: http.StatusOK, Description: "A page of events.", Type: EventList{},
+				Status: http.StatusOK, Description: "A page of events, or a stream.", Type: EventList{},
 				Example: `{"events": [{"sequence": 8, "index": 0, "ref": "refs/tags/v1.0",
    "before": "0000000000000000000000000000000000000000",
    "after": "7e0b46a13ca26dd703ee7b47673cd04387447f50", "actor": "dev",
    "time": "2026-11-22T09:27:21.823Z", "cause": "tag"}], "next_after": 8, "has_more": false}`,
+				Also: []openapi.Content{{Media: eventStream, Example: "retry: 1000\n\n" +
+					"id: 8\nevent: ref\n" + `data: {"sequence":8,"index":0,"ref":"refs/tags/v1.0",…}` + "\n\n:\n\n"}},
 			}},
 			Errors: []openapi.Error{
 				fails(http.StatusBadRequest, "The journal has not reached `after`, or a parameter is malformed."),

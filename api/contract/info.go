@@ -21,7 +21,7 @@ func Info(version string) openapi.Info {
 		Summary:     "A git host for programs: repositories by the thousand, commits by HTTP, any git client beside it.",
 		Description: conventions,
 		Groups: []openapi.Group{
-			{Name: repositories, Description: "Creating, listing, changing and deleting repositories, forks and snapshots; their journal."},
+			{Name: repositories, Description: "Creating, listing, changing and deleting repositories, forks and snapshots; their journal, and the events of all of them."},
 			{Name: branchesAndTags, Description: "Refs. Each call is about the ordinary or the ephemeral namespace."},
 			{Name: filesAndTrees, Description: "Files of a revision, without a clone."},
 			{Name: commits, Description: "The history."},
@@ -37,7 +37,7 @@ func Info(version string) openapi.Info {
 			{Name: "git:read", Description: "clone, fetch, and the calls that read a repository"},
 			{Name: "git:write", Description: "push, the calls that write a repository, and `git:read`"},
 			{Name: "repo:write", Description: "creating, deleting and changing repositories, and their stored credentials"},
-			{Name: "org:read", Description: "listing the repositories of the organization"},
+			{Name: "org:read", Description: "listing the repositories of the organization, and their events"},
 		},
 		Error: Failure{},
 		Common: []openapi.Error{
@@ -124,6 +124,7 @@ Calls exist in two families. In ` + "`/api/repos/{n}/...`" + ` the path names th
 - An error is ` + "`{\"error\": \"<message>\"}`" + `, with more fields where an operation says so. Programs use the status.
 - A write is one transaction: visible as a whole or not at all, and on disk before the answer. ` + "`X-Repo-Sequence`" + ` of the answer is its position in the journal; a read with ` + "`X-Min-Sequence`" + ` sees it.
 - A write takes an ` + "`Idempotency-Key`" + `.
+- Programs that use a language model may call the same API as tools: ` + "`POST /mcp`" + ` is a server for the Model Context Protocol.
 - Long answers are streamed. One that fails midway is cut, so that half an answer never looks complete.
 - The ephemeral namespace is a second set of refs of a repository, which shares its objects.
 `

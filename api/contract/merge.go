@@ -35,7 +35,7 @@ type Merged struct {
 
 // MergedSource is what was merged.
 type MergedSource struct {
-	Ref       string `json:"ref,omitempty"`
+	Ref       string `json:"ref"`
 	Branch    string `json:"branch" schema:"older=ref"`
 	Ephemeral bool   `json:"ephemeral"`
 	SHA       string `json:"sha" schema:"ObjectID"`
@@ -61,7 +61,7 @@ type MergeConflict struct {
 type MergePreview struct {
 	Status            string             `json:"status" schema:"enum=clean|conflicted"`
 	Result            string             `json:"result" schema:"enum=merge_commit|fast_forward|no_op"`
-	SourceRef         string             `json:"source_ref,omitempty"`
+	SourceRef         string             `json:"source_ref"`
 	SourceBranch      string             `json:"source_branch" schema:"older=source_ref"`
 	TargetBranch      string             `json:"target_branch"`
 	SourceTipSHA      string             `json:"source_tip_sha" schema:"ObjectID"`
@@ -98,6 +98,10 @@ type FilteredConflict struct {
 func mergeCalls() []call {
 	notThere := fails(http.StatusNotFound, "A branch, or the repository, does not exist.")
 	tooLarge := fails(http.StatusRequestEntityTooLarge, "The merge makes too many bytes, compares too many paths, or computes for too long.")
+	pastQuota := openapi.Error{
+		Status: tooLarge.Status, Type: QuotaFailure{},
+		Description: "The merge makes too many bytes, compares too many paths, computes for too long, or would pass a quota.",
+	}
 	unreadable := fails(http.StatusBadGateway, "Stored objects that the merge needs are damaged or missing.")
 	return []call{
 		{
@@ -133,7 +137,7 @@ func mergeCalls() []call {
  "merge_base_sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50"}`,
 					},
 					fails(http.StatusPreconditionFailed, "`ff_only` cannot fast-forward, or the histories are unrelated."),
-					tooLarge, unreadable,
+					pastQuota, unreadable,
 				},
 			},
 		},

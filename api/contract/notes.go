@@ -33,7 +33,7 @@ type DeleteNote struct {
 // ChangedNote is the answer to a change of notes.
 type ChangedNote struct {
 	SHA        string     `json:"sha" schema:"ObjectID" jsonschema:"the commit"`
-	NotesRef   string     `json:"notes_ref,omitempty"`
+	NotesRef   string     `json:"notes_ref"`
 	TargetRef  string     `json:"target_ref" schema:"older=notes_ref"`
 	BaseCommit string     `json:"base_commit,omitempty" schema:"ObjectID" jsonschema:"the ref's tip before, if there was one"`
 	NewRefSHA  string     `json:"new_ref_sha" schema:"MaybeID" jsonschema:"its tip now; empty in an error"`
@@ -50,7 +50,11 @@ type NoteResult struct {
 // NoteConflict is the error of a change of notes that conflicts.
 type NoteConflict struct {
 	Failure
-	ChangedNote
+	SHA       string     `json:"sha" schema:"optional" jsonschema:"as requested"`
+	NotesRef  string     `json:"notes_ref" schema:"optional"`
+	TargetRef string     `json:"target_ref" schema:"optional,older=notes_ref"`
+	NewRefSHA string     `json:"new_ref_sha" schema:"optional" jsonschema:"empty"`
+	Result    NoteResult `json:"result" schema:"optional"`
 }
 
 // Note is a note.

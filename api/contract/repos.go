@@ -9,7 +9,7 @@ import (
 // Repository describes a repository.
 type Repository struct {
 	RepoID        string    `json:"repo_id" schema:"RepositoryID"`
-	RepoName      string    `json:"repo_name,omitempty" jsonschema:"the name, which tokens carry in repo"`
+	RepoName      string    `json:"repo_name" jsonschema:"the name, which tokens carry in repo"`
 	URL           string    `json:"url" schema:"older=repo_name"`
 	DefaultBranch string    `json:"default_branch" jsonschema:"the branch that HEAD points to"`
 	CreatedAt     string    `json:"created_at" schema:"Time"`
@@ -87,11 +87,6 @@ type InitialCommit struct {
 	Committer *Person `json:"committer" jsonschema:"the author by default"`
 }
 
-// ChangeDefaultBranch is the body of a change of a repository that the token names.
-type ChangeDefaultBranch struct {
-	DefaultBranch string `json:"default_branch" schema:"required" jsonschema:"an existing branch, or any name in a repository without branches"`
-}
-
 // ChangeRepository is the body of a change of a repository.
 type ChangeRepository struct {
 	Name          string `json:"name" jsonschema:"the new name; tokens for the old one name a repository that is gone"`
@@ -163,23 +158,18 @@ func repositoryCalls() []call {
 			v1: "/repo", path: "/repos/{n}", writes: true,
 			Operation: openapi.Operation{
 				Method: http.MethodPatch, ID: "changeRepository", Group: repositories,
-				Summary:     "moves the default branch",
-				Description: "Policies do not apply, since no ref moves.",
-				Body:        &openapi.Body{Type: ChangeDefaultBranch{}, Example: `{"default_branch": "main"}`},
+				Summary:     "renames it, or moves the default branch",
+				Description: "Or both in one transaction. The old name is free at once, and tokens for it name a repository that is gone.",
+				Body: &openapi.Body{
+					Type: ChangeRepository{}, Description: "One of the fields, or both.", Example: `{"default_branch": "main"}`,
+				},
 				Answers: []openapi.Answer{{
 					Status: http.StatusOK, Description: "The repository.", Type: Repository{}, Example: repositoryExample,
 				}},
-				Errors: []openapi.Error{fails(http.StatusNotFound, "The branch, or the repository, does not exist.")},
-			},
-			named: func(o *openapi.Operation) {
-				o.Summary = "renames the repository or moves the default branch"
-				o.Body = &openapi.Body{Type: ChangeRepository{}, Example: `{"name": "web/site"}`}
-				o.Errors = append([]openapi.Error{}, o.Errors...)
-				for i := range o.Errors {
-					if o.Errors[i].Status == http.StatusConflict {
-						o.Errors[i].Description = "The name is taken, or the idempotency key was used for another request."
-					}
-				}
+				Errors: []openapi.Error{
+					fails(http.StatusNotFound, "The branch, or the repository, does not exist."),
+					fails(http.StatusConflict, "The name is taken, or the idempotency key was used for another request."),
+				},
 			},
 		},
 		{

@@ -75,10 +75,10 @@ func tagCalls() []call {
 			},
 		},
 		{
-			path: "/repos/{n}/tag",
+			v1: "/repos/tag", path: "/repos/{n}/tag",
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "tag", Group: branchesAndTags,
-				Summary: "reads one tag",
+				Summary: "describes one tag",
 				Parameters: query(
 					openapi.Parameter{Name: "name", Required: true, Description: "The tag.", Example: "v1.0"}, ephemeral,
 				),

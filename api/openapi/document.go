@@ -311,14 +311,7 @@ func (w *writer) body(b *Body) (*requestBody, error) {
 	if len(b.Lines) == 0 {
 		media.Schema, err = w.schemas.of(b.Type, true)
 	} else {
-		media.Schema = &jsonschema.Schema{Description: "One line of the body."}
-		for _, line := range b.Lines {
-			var schema *jsonschema.Schema
-			if schema, err = w.schemas.of(line, true); err != nil {
-				break
-			}
-			media.Schema.OneOf = append(media.Schema.OneOf, schema)
-		}
+		media.Schema, err = w.lines(b.Lines, true)
 	}
 	if err != nil {
 		return nil, err
@@ -327,6 +320,19 @@ func (w *writer) body(b *Body) (*requestBody, error) {
 		return nil, fmt.Errorf("example of the body: %w", err)
 	}
 	told.Content = map[string]mediaType{b.MediaType(): media}
+	return told, nil
+}
+
+// lines is the schema of each line of an NDJSON body.
+func (w *writer) lines(lines []any, sent bool) (*jsonschema.Schema, error) {
+	told := &jsonschema.Schema{Description: "One line of the body."}
+	for _, line := range lines {
+		schema, err := w.schemas.of(line, sent)
+		if err != nil {
+			return nil, err
+		}
+		told.OneOf = append(told.OneOf, schema)
+	}
 	return told, nil
 }
 
@@ -347,13 +353,15 @@ func example(media, text string) (any, error) {
 
 func (w *writer) answer(o *Operation, a *Answer) (*response, error) {
 	media := mediaType{}
-	name := a.Media
+	name := a.MediaType()
 	var err error
 	if a.Type != nil {
-		name = jsonType
-		if media.Schema, err = w.schemas.of(a.Type, false); err != nil {
-			return nil, err
-		}
+		media.Schema, err = w.schemas.of(a.Type, false)
+	} else if len(a.Lines) > 0 {
+		media.Schema, err = w.lines(a.Lines, false)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if media.Example, err = example(name, a.Example); err != nil {
 		return nil, fmt.Errorf("example of %d: %w", a.Status, err)
@@ -364,6 +372,13 @@ func (w *writer) answer(o *Operation, a *Answer) (*response, error) {
 	}
 	if name != "" && o.Method != http.MethodHead {
 		told.Content = map[string]mediaType{name: media}
+		for _, also := range a.Also {
+			another := mediaType{}
+			if also.Example != "" {
+				another.Example = also.Example
+			}
+			told.Content[also.Media] = another
+		}
 	}
 	return told, nil
 }

@@ -112,12 +112,15 @@ type Body struct {
 // MediaType is the content type of the body.
 func (b *Body) MediaType() string {
 	if len(b.Lines) > 0 {
-		return "application/x-ndjson"
+		return linesType
 	}
 	return jsonType
 }
 
-const jsonType = "application/json"
+const (
+	jsonType  = "application/json"
+	linesType = "application/x-ndjson"
+)
 
 // Answer is an answer that is no error.
 type Answer struct {
@@ -125,8 +128,30 @@ type Answer struct {
 	Description string
 	Type        any    // a value of the type of a JSON body; nil for another media type
 	Media       string // such a media type; "" for none, if there is no body
-	Headers     []Header
-	Example     string
+	// Lines are values of the types of the lines of an NDJSON body, in place of Type and Media.
+	Lines   []any
+	Headers []Header
+	Example string
+	// Also are other content types of the body, of which a client asks for one.
+	Also []Content
+}
+
+// MediaType is the content type of the body, "" without one.
+func (a *Answer) MediaType() string {
+	switch {
+	case a.Type != nil:
+		return jsonType
+	case len(a.Lines) > 0:
+		return linesType
+	default:
+		return a.Media
+	}
+}
+
+// Content is a body of a media type other than JSON.
+type Content struct {
+	Media   string
+	Example string
 }
 
 // Header is a header of an answer.

@@ -97,8 +97,9 @@ type pageAnswer struct {
 	Media   string
 	Text    template.HTML
 	Headers []pageField
-	Fields  []pageField
+	Parts   []pagePart
 	Example string
+	Also    []Content
 }
 
 type pageError struct {
@@ -211,12 +212,14 @@ func (p *painter) call(o *Operation) *pageCall {
 		a := &o.Answers[i]
 		response := p.response(told, a.Status)
 		answer := pageAnswer{Status: a.Status, Text: marked(a.Description), Example: a.Example}
-		for media, content := range response.Content {
-			answer.Media = media
-			if content.Schema != nil {
-				answer.Fields = p.fields(content.Schema, false)
-			}
+		answer.Media = a.MediaType()
+		switch content := response.Content[answer.Media]; {
+		case len(a.Lines) > 0 && content.Schema != nil:
+			answer.Parts = p.parts(content.Schema, false)
+		case content.Schema != nil:
+			answer.Parts = []pagePart{{Fields: p.fields(content.Schema, false)}}
 		}
+		answer.Also = a.Also
 		for _, h := range a.Headers {
 			answer.Headers = append(answer.Headers, pageField{
 				Name: h.Name, Mark: markIf(!h.Always, markOptional), Text: marked(h.Description),
@@ -271,14 +274,26 @@ func (p *painter) body(b *Body, told *requestBody) *pageBody {
 		shown.Parts = []pagePart{{Fields: p.fields(schema, true)}}
 		return shown
 	}
-	for i, one := range schema.OneOf {
-		name := "The first line"
-		if i > 0 {
-			name = "Each further line"
-		}
-		shown.Parts = append(shown.Parts, pagePart{Name: name, Fields: p.fields(one, true)})
-	}
+	shown.Parts = p.parts(schema, true)
 	return shown
+}
+
+// parts are the lines of an NDJSON body, by their schemas.
+func (p *painter) parts(schema *jsonschema.Schema, sent bool) []pagePart {
+	var parts []pagePart
+	for i, one := range schema.OneOf {
+		name := "Each further line"
+		switch {
+		case i == 0:
+			name = "The first line"
+		case len(schema.OneOf) > 2 && i == len(schema.OneOf)-1:
+			name = "The last line"
+		case len(schema.OneOf) > 2:
+			name = "A line between"
+		}
+		parts = append(parts, pagePart{Name: name, Fields: p.fields(one, sent)})
+	}
+	return parts
 }
 
 // fields are the fields of a schema. Those that a client must send are marked, and those that an

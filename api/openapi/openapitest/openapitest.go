@@ -282,7 +282,7 @@ func (c *Contract) sent(o *operation, x *Exchange) error {
 		return nil
 	}
 	if ndjson, ok := o.body.Content[ndjsonType]; ok {
-		return c.lines(ndjson.Schema, text)
+		return c.lines(ndjson.Schema, text, true)
 	}
 	return c.json(o.body.Content[jsonType].Schema, text, true)
 }
@@ -292,14 +292,14 @@ const (
 	ndjsonType = "application/x-ndjson"
 )
 
-func (c *Contract) lines(schema *jsonschema.Schema, text []byte) error {
+func (c *Contract) lines(schema *jsonschema.Schema, text []byte, sent bool) error {
 	number := 0
 	for line := range bytes.Lines(text) {
 		number++
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		if err := c.json(schema, line, true); err != nil {
+		if err := c.json(schema, line, sent); err != nil {
 			return fmt.Errorf("line %d: %w", number, err)
 		}
 	}
@@ -442,7 +442,7 @@ func (c *Contract) content(r *response, x *Exchange) error {
 	case told.Schema == nil:
 		return nil
 	case name == ndjsonType:
-		return c.lines(told.Schema, x.Answer)
+		return c.lines(told.Schema, x.Answer, false)
 	default:
 		return c.json(told.Schema, x.Answer, false)
 	}
@@ -459,6 +459,9 @@ func (c *Contract) CheckAnswer(method, path string, answer []byte) error {
 	for _, status := range slices.Sorted(maps.Keys(o.responses)) {
 		m, ok := o.responses[status].Content[jsonType]
 		if !ok {
+			m, ok = o.responses[status].Content[ndjsonType] // one line of it
+		}
+		if !ok {
 			continue
 		}
 		err := c.json(m.Schema, answer, false)
@@ -473,6 +476,7 @@ func (c *Contract) CheckAnswer(method, path string, answer []byte) error {
 // CheckExamples holds the examples in the document against their schemas.
 func (c *Contract) CheckExamples() error {
 	var faults []error
+	const sentBody = "the request"
 	check := func(o *operation, what string, contents map[string]media) {
 		for name, m := range contents {
 			if len(m.Example) == 0 {
@@ -480,11 +484,13 @@ func (c *Contract) CheckExamples() error {
 			}
 			var err error
 			var lines string
-			if name == ndjsonType {
+			switch {
+			case m.Schema == nil:
+			case name == ndjsonType:
 				if err = json.Unmarshal(m.Example, &lines); err == nil {
-					err = c.lines(m.Schema, []byte(lines))
+					err = c.lines(m.Schema, []byte(lines), what == sentBody)
 				}
-			} else {
+			default:
 				err = c.json(m.Schema, m.Example, false)
 			}
 			if err != nil {
@@ -494,7 +500,7 @@ func (c *Contract) CheckExamples() error {
 	}
 	for _, o := range c.operations {
 		if o.body != nil {
-			check(o, "the request", o.body.Content)
+			check(o, sentBody, o.body.Content)
 		}
 		for status, r := range o.responses {
 			check(o, strconv.Itoa(status), r.Content)

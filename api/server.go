@@ -6,7 +6,7 @@
 // verified, its body wrapped (body.go), its handler run, and its answer written (answer.go).
 // conn.go tracks the state of each connection and its time limits; watch.go cancels requests whose
 // clients have gone. mcp.go joins the door api/mcp, and inner.go runs the calls of the API that a
-// request through it makes.
+// request through it makes. documents.go describes the table, and serves the descriptions.
 //
 // fasthttp parses HTTP/1.1 and is used by no other package. It leaves body limits, truncation, time
 // limits, unread bodies and panics to its user: invariants 21 to 29 of docs/invariants.md are
@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ import (
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
+	"packhorse/api/openapi"
 	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 )
@@ -41,6 +43,8 @@ type Config struct {
 	Routes []Route // see [Routes]
 	Refuse Refuse  // renders errors on Routes and on paths that are not known
 	Git    Git
+	// Documents are served to everybody; see [Documents]. They are not changed any more.
+	Documents []openapi.File
 
 	// Ready returns an error if the stores cannot serve; nil means that they always can. It must not
 	// block.
@@ -169,7 +173,7 @@ func NewServer(config Config) (*Server, error) {
 	if s.metrics, err = newMetrics(s, config.Figures); err != nil {
 		return nil, err
 	}
-	for _, e := range append(s.health(), s.mcp(config.Version)) {
+	for _, e := range slices.Concat(s.health(), documents(config.Documents), []*endpoint{s.mcp(config.Version)}) {
 		if err := t.add(config.Refuse, e); err != nil {
 			return nil, err
 		}

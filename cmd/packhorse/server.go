@@ -203,9 +203,14 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Host: s.store.host, Recheck: s.tokens.Recheck, OrgConfig: s.tokens.OrgConfig,
 		Verify: func(token string) (*auth.Grant, error) { return s.tokens.Verify("Bearer " + token) },
 	})
+	routes := api.Routes(programs)
+	documents, err := api.Documents(routes, version)
+	if err != nil {
+		return nil, err
+	}
 	return api.NewServer(api.Config{
 		Tokens: s.tokens,
-		Routes: api.Routes(programs),
+		Routes: routes, Documents: documents,
 		Refuse: rest.Refuse,
 		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:    config,

@@ -1,0 +1,66 @@
+package api
+
+import (
+	"net/http"
+
+	"packhorse/api/auth"
+	"packhorse/api/contract"
+	"packhorse/api/exchange"
+	"packhorse/api/openapi"
+)
+
+// Documents describes routes, for Config.Documents: an OpenAPI document, a page of it for people,
+// and a text for agents. version is that of the program. An error names the routes without a
+// description in package contract, and the descriptions without a route.
+func Documents(routes []Route, version string) ([]openapi.File, error) {
+	operations, err := contract.Operations(described(routes))
+	if err != nil {
+		return nil, err
+	}
+	return openapi.Files(contract.Info(version), operations)
+}
+
+// described are the paths of routes, in the form that package contract describes.
+func described(routes []Route) []contract.Route {
+	var paths []contract.Route
+	for _, row := range routes {
+		if row.Path != "" {
+			paths = append(paths, contract.Route{
+				Method: row.Method, Path: row.Path, Scope: row.Scope.String(), Denied: row.Denied,
+			})
+		}
+		if row.Named != "" {
+			paths = append(paths, contract.Route{
+				Method: row.Method, Path: row.Named, Scope: row.Scope.String(), Denied: http.StatusForbidden,
+			})
+		}
+	}
+	return paths
+}
+
+// documents are the endpoints of files, which need no token.
+func documents(files []openapi.File) []*endpoint {
+	var all []*endpoint
+	for _, f := range files {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			all = append(all, &endpoint{
+				Route: Route{Method: method, Path: f.Path, Handler: document(f)}, label: f.Path, open: true,
+			})
+		}
+	}
+	return all
+}
+
+func document(f openapi.File) Handler {
+	return func(x exchange.Exchange, _ *auth.Grant) error {
+		for name, value := range f.Headers() {
+			x.SetHeader(name, value)
+		}
+		if status := f.Status(x.Header("If-None-Match")); status != http.StatusOK {
+			x.Respond(status, "", nil)
+			return nil
+		}
+		x.Respond(http.StatusOK, f.ContentType, f.Body)
+		return nil
+	}
+}

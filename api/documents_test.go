@@ -6,12 +6,51 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"packhorse/api"
+	calls "packhorse/api/contract"
 	"packhorse/api/openapi"
+	"packhorse/api/openapi/openapitest"
 	"packhorse/api/rest"
 )
+
+// described is the document of the API, which allows no field in an answer that it does not have.
+var described = sync.OnceValues(func() (*openapitest.Contract, error) {
+	var routes []calls.Route
+	for _, route := range api.Routes(rest.New(rest.Config{})) {
+		routes = append(routes,
+			calls.Route{Method: route.Method, Path: route.Path, Scope: route.Scope.String(), Denied: route.Denied},
+			calls.Route{Method: route.Method, Path: route.Named, Scope: route.Scope.String(), Denied: http.StatusForbidden})
+	}
+	operations, err := calls.Operations(routes)
+	if err != nil {
+		return nil, err
+	}
+	text, err := openapi.Document(calls.Info("test"), operations, openapi.Strict())
+	if err != nil {
+		return nil, err
+	}
+	return openapitest.New(text)
+})
+
+// hold holds a request and its answer against the document.
+func (w *writable) hold(request *http.Request, sent string, response *http.Response, answer []byte) {
+	w.t.Helper()
+	page, err := described()
+	must(err)
+	path, _, _ := strings.Cut(request.URL.RequestURI(), "?")
+	if !strings.HasPrefix(path, "/api/") {
+		return
+	}
+	if err := page.Check(&openapitest.Exchange{
+		Method: request.Method, Path: path, Query: request.URL.Query(), Header: request.Header, Body: []byte(sent),
+		Status: response.StatusCode, AnswerHeader: response.Header, Answer: answer,
+	}); err != nil {
+		w.t.Error(err)
+	}
+}
 
 func documents(t *testing.T) []openapi.File {
 	t.Helper()

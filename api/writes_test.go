@@ -136,6 +136,7 @@ func (w *writable) do(c call, ops []string, headers ...string) written {
 	if err != nil {
 		w.t.Error(err)
 	}
+	w.hold(request, c.body, response, body)
 	return written{response.StatusCode, body, response.Header.Get("X-Repo-Sequence"), response.Header.Get("Retry-After")}
 }
 

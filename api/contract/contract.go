@@ -207,6 +207,11 @@ var (
 	}
 )
 
+// notNeeded is the body of a deletion whose path says all.
+var notNeeded = &openapi.Body{
+	Type: Empty{}, Optional: true, Description: "Not needed; what it says again must agree with the path.",
+}
+
 // Person is an author or a committer.
 type Person struct {
 	Name  string `json:"name" schema:"required" jsonschema:"not blank; without angle brackets, NUL and line ends"`

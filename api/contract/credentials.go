@@ -103,7 +103,7 @@ func credentialCalls() []call {
 			},
 			named: func(o *openapi.Operation) {
 				inPath(o)
-				o.Body = nil
+				o.Body = notNeeded
 			},
 		},
 	}

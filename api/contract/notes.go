@@ -50,11 +50,12 @@ type NoteResult struct {
 // NoteConflict is the error of a change of notes that conflicts.
 type NoteConflict struct {
 	Failure
-	SHA       string     `json:"sha" schema:"optional" jsonschema:"as requested"`
-	NotesRef  string     `json:"notes_ref" schema:"optional"`
-	TargetRef string     `json:"target_ref" schema:"optional,older=notes_ref"`
-	NewRefSHA string     `json:"new_ref_sha" schema:"optional" jsonschema:"empty"`
-	Result    NoteResult `json:"result" schema:"optional"`
+	SHA        string     `json:"sha" schema:"optional" jsonschema:"as requested"`
+	NotesRef   string     `json:"notes_ref" schema:"optional"`
+	TargetRef  string     `json:"target_ref" schema:"optional,older=notes_ref"`
+	BaseCommit string     `json:"base_commit,omitempty" schema:"ObjectID" jsonschema:"the ref's tip, if a guard met another one"`
+	NewRefSHA  string     `json:"new_ref_sha" schema:"optional" jsonschema:"empty"`
+	Result     NoteResult `json:"result" schema:"optional"`
 }
 
 // Note is a note.

@@ -120,7 +120,7 @@ func tagCalls() []call {
 				Errors: []openapi.Error{fails(http.StatusNotFound, "The tag, or the repository, does not exist.")},
 			},
 			named: func(o *openapi.Operation) {
-				o.Body = nil
+				o.Body = notNeeded
 				o.Parameters = append([]openapi.Parameter{
 					{
 						Name: "name", In: openapi.InPath, Required: true, Example: "release/v1",

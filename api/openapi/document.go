@@ -90,6 +90,8 @@ type parameterObject struct {
 	Explode     bool               `json:"explode,omitempty"`
 	Schema      *jsonschema.Schema `json:"schema"`
 	Example     any                `json:"example,omitempty"`
+	// GoName keeps names apart that would be the same in Go, for generators that know it.
+	GoName string `json:"x-go-name,omitempty"`
 }
 
 type requestBody struct {
@@ -281,6 +283,9 @@ func (w *writer) parameter(to *operationObject, p *Parameter) error {
 	before := told
 	before.Name, before.Deprecated, before.Required, before.Example = p.Older, true, false, nil
 	before.Description = "Older name of `" + p.Name + "`."
+	if strings.EqualFold(strings.ReplaceAll(p.Older, "_", ""), strings.ReplaceAll(p.Name, "_", "")) {
+		before.GoName = strings.ToUpper(p.Older[:1]) + p.Older[1:] + "Older"
+	}
 	if p.Required { // in one of its names, which OpenAPI cannot say
 		told.Required = false
 		told.Description = "Required. " + told.Description

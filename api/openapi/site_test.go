@@ -68,7 +68,7 @@ func TestPageContent(t *testing.T) {
 		`curl -sS -H "Authorization: Bearer $TOKEN"`, `"$PACKHORSE/shelves/a%2Fb/colours?like=red"`,
 		"-d '{\"target\": \"orange\"", "Content-Type: application/x-ndjson", "curl -sS -I \\\n",
 		"Scope look, else 403", "No token", "The first line", "Each further line", "name string older name", "shade integer optional",
-		"1 to 9", "one of matt, shiny; default matt", "2 items or more", "It is dry.", "As every call: 400",
+		"1 to 9", "default matt; one of matt, shiny", "2 items or more", "It is dry.", "As every call: 400",
 		`<script>alert("x")</script> and <b>`,
 	} {
 		if !strings.Contains(text, want) {

@@ -54,7 +54,11 @@ func (s *schemas) apply(tag string, field, object *jsonschema.Schema, name strin
 		case "min", "max":
 			err = bound(field, key, text)
 		case "default":
-			value.Default, err = literal(value, text)
+			if value.Default, err = literal(value, text); object != nil {
+				// Generators take a field with a default for one that is always there.
+				value.Default = nil
+				field.Description = strings.TrimPrefix(field.Description+"; default `"+text+"`", "; ")
+			}
 		default:
 			if s.named[key] == nil || text != "" {
 				return fmt.Errorf("%q is neither a word of a tag nor a shape", word)

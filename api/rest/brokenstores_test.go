@@ -39,7 +39,7 @@ func TestReadsOfBrokenStores(t *testing.T) {
 			if name == "file" && status == http.StatusOK {
 				continue // d0 is a folder
 			}
-			if got := c.call(
+			if got := c.odd().call(
 				read, http.MethodGet, "/?path=d0&sha="+tip, strings.NewReader(`{"paths":["d0"]}`),
 			); got.Status != status {
 				t.Errorf("%s: %d %s, want %d", name, got.Status, got.Body, status)

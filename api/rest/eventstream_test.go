@@ -28,7 +28,7 @@ type streamed struct {
 func newStreamed(t *testing.T) *streamed {
 	t.Helper()
 	s := &streamed{host: enginetest.Open(t)}
-	s.client = &client{t, rest.New(rest.Config{
+	s.client = &client{t: t, door: rest.New(rest.Config{
 		Host: s.host,
 		Silence: func(ctx context.Context) (context.Context, context.CancelFunc) {
 			waiting, due := context.WithCancel(ctx)
@@ -41,7 +41,9 @@ func newStreamed(t *testing.T) *streamed {
 			step(s.x, due)
 			return waiting, due
 		},
-	}), &auth.Grant{Org: enginetest.Org, Subject: "tester", Repo: "r", Scopes: auth.GitRead | auth.GitWrite}}
+	}), grant: &auth.Grant{
+		Org: enginetest.Org, Subject: "tester", Repo: "r", Scopes: auth.GitRead | auth.GitWrite,
+	}}
 	s.create("").want(http.StatusCreated)
 	return s
 }

@@ -160,7 +160,7 @@ func TestOrgEventsTrimmed(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{Now: func() time.Time { return now }})
 	t.Cleanup(shut)
-	c := &client{t, rest.New(rest.Config{Host: host}), &auth.Grant{
+	c := &client{t: t, door: rest.New(rest.Config{Host: host}), grant: &auth.Grant{
 		Org: enginetest.Org, Repo: "r", Scopes: auth.GitRead | auth.GitWrite | auth.OrgRead,
 	}}
 	c.create("").want(http.StatusCreated)

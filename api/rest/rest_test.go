@@ -33,6 +33,7 @@ type client struct {
 	t     *testing.T
 	door  *rest.Door
 	grant *auth.Grant
+	loose bool // its requests are odd, and not held against the document
 }
 
 func newClient(t *testing.T) *client {
@@ -49,6 +50,13 @@ func (c *client) as(repo string) *client {
 	grant := *c.grant
 	grant.Repo = repo
 	return &client{t: c.t, door: c.door, grant: &grant}
+}
+
+// odd returns the client for requests that are served, and that the document does not tell of.
+func (c *client) odd() *client {
+	same := *c
+	same.loose = true
+	return &same
 }
 
 type handler func(x exchange.Exchange, grant *auth.Grant) error
@@ -74,6 +82,7 @@ func (c *client) callAt(
 	parts map[string]string, h handler, method, target string, body io.Reader, headers ...string,
 ) answer {
 	c.t.Helper()
+	text, body := readBody(c.t, body)
 	x := exchangetest.New(method, target, body)
 	x.PathValues = parts
 	for i := 0; i < len(headers); i += 2 {
@@ -86,6 +95,7 @@ func (c *client) callAt(
 	if err != nil {
 		c.t.Fatalf("%s %s: %v", method, target, err)
 	}
+	c.hold(parts, h, method, target, x.RequestHeaders, body, text, got)
 	return answer{got, c.t}
 }
 

@@ -45,7 +45,7 @@ func TestCreateWithUpstream(t *testing.T) {
 		"gitlab":    `"provider":"gitlab"`,
 		"bitbucket": `"provider":"bitbucket"`,
 		"gitea":     `"provider":"gitea","upstream_host":"git.example.com:3000"`,
-		"forgejo":   `"provider":"forgejo","operation":""`,
+		"forgejo":   `"provider":"forgejo","operation":null`,
 		"codeberg":  `"provider":"codeberg","default_branch":"trunk"`,
 		"sr.ht":     `"provider":"sr.ht"`,
 	}

@@ -1,0 +1,90 @@
+package rest_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/url"
+	"reflect"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"packhorse/api/contract"
+	"packhorse/api/exchange/exchangetest"
+	"packhorse/api/openapi"
+	"packhorse/api/openapi/openapitest"
+)
+
+// described is the document of the API, which allows no field in an answer that it does not have.
+var described = sync.OnceValues(func() (*openapitest.Contract, error) {
+	var routes []contract.Route
+	for _, o := range contract.All() {
+		routes = append(routes, contract.Route{Method: o.Method, Path: o.Path, Scope: "git:read", Denied: http.StatusForbidden})
+	}
+	operations, err := contract.Operations(routes)
+	if err != nil {
+		return nil, err
+	}
+	document, err := openapi.Document(contract.Info("test"), operations, openapi.Strict())
+	if err != nil {
+		return nil, err
+	}
+	return openapitest.New(document)
+})
+
+// readBody returns the text of a body, nil for one of an unknown kind, and a body to be sent.
+func readBody(t *testing.T, body io.Reader) (text []byte, again io.Reader) {
+	t.Helper()
+	if p, ok := body.(*pack); ok {
+		body = &p.Buffer
+	}
+	var err error
+	switch body := body.(type) {
+	case *strings.Reader, *bytes.Reader, *bytes.Buffer:
+		text, err = io.ReadAll(body)
+		again = bytes.NewReader(text)
+	default:
+		again = body
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text, again
+}
+
+// hold holds a request and its answer against the document. The operation is that of the handler,
+// and the family that of the parts of the path.
+func (c *client) hold(
+	parts map[string]string, h handler, method, target string, headers http.Header, body io.Reader, text []byte,
+	got *exchangetest.Answer,
+) {
+	c.t.Helper()
+	contract, err := described()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	name := runtime.FuncForPC(reflect.ValueOf(h).Pointer()).Name()
+	name, isMethod := strings.CutSuffix(name[strings.LastIndexByte(name, '.')+1:], "-fm")
+	if !isMethod {
+		return // a handler of the test
+	}
+	if name == "File" && method == http.MethodHead {
+		name = "HeadFile"
+	}
+	id := strings.ToLower(name[:1]) + name[1:]
+	if parts["n"] == "" {
+		id += "V1"
+	}
+	if err := contract.Check(&openapitest.Exchange{
+		Method: method, ID: id, Query: u.Query(), Header: headers, Body: text, Loose: c.loose || body != nil && text == nil,
+		Status: got.Status, AnswerHeader: got.Header, Answer: got.Body,
+	}); err != nil {
+		c.t.Error(err)
+	}
+}

@@ -203,7 +203,7 @@ func describe(info Info, operations []Operation, choices ...Option) (*document, 
 		}
 		methods := d.Paths[at].value.(ordered)
 		method := strings.ToLower(o.Method)
-		if ids[o.ID] || has(methods, func(m member) bool { return m.name == method }) {
+		if ids[o.ID] || slices.ContainsFunc(methods, func(m member) bool { return m.name == method }) {
 			return nil, fmt.Errorf("openapi: %s %s (%s) is described twice", o.Method, o.Path, o.ID)
 		}
 		ids[o.ID] = true
@@ -412,7 +412,7 @@ func (w *writer) failure(o *Operation, e Error) (*response, error) {
 		}
 		told.Content = map[string]mediaType{jsonType: media}
 	}
-	if !own || o.Method == http.MethodHead || !has(w.info.Common, func(c Error) bool {
+	if !own || o.Method == http.MethodHead || !slices.ContainsFunc(w.info.Common, func(c Error) bool {
 		return c.Status == e.Status && c.Description == e.Description
 	}) {
 		return told, nil

@@ -15,6 +15,7 @@ package openapi
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -181,9 +182,9 @@ func (o *Operation) check(info *Info) error {
 	switch {
 	case o.ID == "" || o.Summary == "":
 		return wrong("an id and a summary are required")
-	case !has(info.Groups, func(g Group) bool { return g.Name == o.Group }):
+	case !slices.ContainsFunc(info.Groups, func(g Group) bool { return g.Name == o.Group }):
 		return wrong("group %q is not known", o.Group)
-	case o.Scope != "" && !has(info.Scopes, func(s Scope) bool { return s.Name == o.Scope }):
+	case o.Scope != "" && !slices.ContainsFunc(info.Scopes, func(s Scope) bool { return s.Name == o.Scope }):
 		return wrong("scope %q is not known", o.Scope)
 	case o.Scope != "" && o.Denied != http.StatusUnauthorized && o.Denied != http.StatusForbidden:
 		return wrong("401 or 403 is expected without the scope, not %d", o.Denied)
@@ -225,19 +226,10 @@ func (o *Operation) errors(info *Info) []Error {
 		return told
 	}
 	for _, common := range info.Common {
-		if !has(told, func(e Error) bool { return e.Status == common.Status }) &&
-			!has(o.Answers, func(a Answer) bool { return a.Status == common.Status }) {
+		if !slices.ContainsFunc(told, func(e Error) bool { return e.Status == common.Status }) &&
+			!slices.ContainsFunc(o.Answers, func(a Answer) bool { return a.Status == common.Status }) {
 			told = append(told, common)
 		}
 	}
 	return told
-}
-
-func has[T any](list []T, is func(T) bool) bool {
-	for _, item := range list {
-		if is(item) {
-			return true
-		}
-	}
-	return false
 }

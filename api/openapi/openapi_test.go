@@ -37,13 +37,13 @@ type colours struct {
 }
 
 type mixing struct {
-	Target         string   `json:"target" schema:"required"`
-	Name           string   `json:"name" schema:"older=target"`
-	Parts          []Colour `json:"parts" schema:"required,min=2"`
-	Expected       string   `json:"expected_code" schema:"Code"`
-	Stir           bool     `json:"stir" schema:"default=true"`
-	Finish         string   `json:"finish" schema:"enum=matt|shiny,default=matt"`
-	unseen, Hidden string   `json:"-"`
+	Target   string   `json:"target" schema:"required"`
+	Name     string   `json:"name" schema:"older=target"`
+	Parts    []Colour `json:"parts" schema:"required,min=2"`
+	Expected string   `json:"expected_code" schema:"Code"`
+	Stir     bool     `json:"stir" schema:"default=true"`
+	Finish   string   `json:"finish" schema:"enum=matt|shiny,default=matt"`
+	Hidden   string   `json:"-"`
 }
 
 type head struct {

@@ -36,7 +36,7 @@ func outline(named map[string]*jsonschema.Schema, schema *jsonschema.Schema) []l
 			lines = append(lines, line{
 				Depth: depth, Name: name, Type: typeText(named, field), Older: field.Deprecated,
 				Required: slices.Contains(object.Required, name) || eitherRequired(object, name),
-				Text:     fieldText(named, field),
+				Text:     fieldText(field),
 			})
 			walk(field, depth+1)
 		}
@@ -77,7 +77,7 @@ func order(object *jsonschema.Schema) []string {
 // eitherRequired reports whether a field is required in one of its names, of which this is the
 // newer one.
 func eitherRequired(object *jsonschema.Schema, name string) bool {
-	return has(object.AllOf, func(all *jsonschema.Schema) bool {
+	return slices.ContainsFunc(object.AllOf, func(all *jsonschema.Schema) bool {
 		return len(all.AnyOf) > 0 && slices.Contains(all.AnyOf[0].Required, name)
 	})
 }
@@ -100,7 +100,7 @@ func typeText(named map[string]*jsonschema.Schema, schema *jsonschema.Schema) st
 
 // fieldText is the description of a field with its values, bounds and default. What a shape allows
 // is said once, where the page lists shapes.
-func fieldText(named map[string]*jsonschema.Schema, schema *jsonschema.Schema) string {
+func fieldText(schema *jsonschema.Schema) string {
 	var parts []string
 	if schema.Description != "" {
 		parts = append(parts, strings.TrimSuffix(schema.Description, "."))

@@ -133,7 +133,7 @@ func pageOf(info *Info, operations []Operation) (page []byte, policy string, err
 		if shape.Format != "" {
 			kind += ", " + shape.Format
 		}
-		data.Shapes = append(data.Shapes, pageField{Name: name, Type: kind, Text: marked(fieldText(nil, shape))})
+		data.Shapes = append(data.Shapes, pageField{Name: name, Type: kind, Text: marked(fieldText(shape))})
 	}
 	for _, e := range info.Common {
 		data.Common = append(data.Common, pageError{Status: e.Status, Text: marked(e.Description)})
@@ -202,7 +202,7 @@ func (p *painter) call(o *Operation) *pageCall {
 			Name: parameter.Name, Place: string(parameter.In), Type: typeText(p.document.Components.Schemas, parameter.Schema),
 			Mark: markIf(requiredByName(o, parameter.Name), markRequired), Older: parameter.Deprecated,
 			Text: marked(join(strings.TrimPrefix(parameter.Description, "Required. "),
-				fieldText(p.document.Components.Schemas, parameter.Schema))),
+				fieldText(parameter.Schema))),
 		})
 	}
 	if told.RequestBody != nil {
@@ -228,7 +228,9 @@ func (p *painter) call(o *Operation) *pageCall {
 		call.Answers = append(call.Answers, answer)
 	}
 	for _, e := range o.errors(p.info) {
-		if has(p.info.Common, func(c Error) bool { return c.Status == e.Status && c.Description == e.Description }) {
+		if slices.ContainsFunc(p.info.Common, func(c Error) bool {
+			return c.Status == e.Status && c.Description == e.Description
+		}) {
 			call.Also = append(call.Also, e.Status)
 			continue
 		}
@@ -320,7 +322,7 @@ func markIf(is bool, mark string) string {
 }
 
 func requiredByName(o *Operation, name string) bool {
-	return has(o.Parameters, func(p Parameter) bool { return p.Name == name && p.Required })
+	return slices.ContainsFunc(o.Parameters, func(p Parameter) bool { return p.Name == name && p.Required })
 }
 
 // join puts texts behind each other as sentences.

@@ -13,11 +13,10 @@ import (
 
 // schemas are the named schemas of a document, made from types as they are asked for.
 type schemas struct {
-	info    *Info
-	strict  bool
-	named   map[string]*jsonschema.Schema
-	known   map[typed]string // the name of a type's schema
-	guarded bool             // a request has been described
+	info   *Info
+	strict bool
+	named  map[string]*jsonschema.Schema
+	known  map[typed]string // the name of a type's schema
 }
 
 // typed is a type in one direction: what must be there, and what else may be, differs.

@@ -48,7 +48,7 @@ func (s *schemas) apply(tag string, field, object *jsonschema.Schema, name strin
 		case "older":
 			err = older(field, object, name, text)
 		case "enum":
-			for _, item := range strings.Split(text, "|") {
+			for item := range strings.SplitSeq(text, "|") {
 				value.Enum = append(value.Enum, item)
 			}
 		case "min", "max":

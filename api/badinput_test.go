@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"packhorse/api/contract"
+	"packhorse/api/openapi"
 )
 
 // TestBadInput spoils each field of each call of a client: a value of another type, the field
@@ -64,6 +67,46 @@ func TestBadInput(t *testing.T) {
 	}
 	if spoiled < 200 {
 		t.Errorf("only %d requests were spoiled", spoiled)
+	}
+}
+
+// TestBadParameters gives each flag and each number in the query of each call a value that is none,
+// and each call a query of 1 MiB. The answer names the parameter.
+func TestBadParameters(t *testing.T) {
+	t.Parallel()
+	w, _ := contracted(t)
+	const repo = "own/er"
+	tried := 0
+	for _, o := range contract.All() {
+		if o.Method == http.MethodHead || strings.Contains(o.Path, "git-credentials") {
+			continue
+		}
+		path, query := pathOf(o.Path, repo), ""
+		for _, p := range o.Parameters {
+			if p.In == openapi.InQuery && p.Required {
+				query += "&" + p.Name + "=main"
+			}
+		}
+		for _, p := range o.Parameters {
+			if _, isText := p.Type.(string); p.In != openapi.InQuery || p.Type == nil || isText {
+				continue
+			}
+			for _, name := range strings.Fields(p.Name + " " + p.Older) {
+				tried++
+				got := w.do(call{o.Method + " " + path + "?" + name + "=%C3%A9" + query, repo, ""}, nil)
+				if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), name) {
+					t.Errorf("%s %s, %s: status %d: %s", o.Method, path, name, got.status, got.body)
+				}
+			}
+		}
+		c := w.dial(t)
+		c.send(o.Method + " " + path + "?path=" + strings.Repeat("x", 9<<10) + " HTTP/1.1\nHost: x\nContent-Length: 0\n\n")
+		if got := c.receive(o.Method); got.StatusCode != http.StatusRequestURITooLong {
+			t.Errorf("%s %s with a long query: status %d: %s", o.Method, path, got.StatusCode, got.body)
+		}
+	}
+	if tried < 40 {
+		t.Errorf("only %d parameters were tried", tried)
 	}
 }
 

@@ -19,9 +19,9 @@ import (
 	"packhorse/engine/enginetest"
 )
 
-// contract is one call of a client that names the repository in the path and uses the newer names
+// clientCall is one call of a client that names the repository in the path and uses the newer names
 // alone. Texts may hold $NAME, which stands for a value of an earlier answer.
-type contract struct {
+type clientCall struct {
 	// route is a method and a path, whole or behind /api/repos, where {n} stands for the repository.
 	route string
 	body  string // a second line and those behind it are the chunks of a stream
@@ -34,7 +34,7 @@ type contract struct {
 
 // contracts are the calls in the order in which they are made, on the repository own/er, whose
 // branch main has one commit, $FIRST.
-func contracts() []contract {
+func contracts() []clientCall {
 	chunk := func(kind, data string) string {
 		id := ""
 		if kind == "blob_chunk" {
@@ -51,7 +51,7 @@ func contracts() []contract {
 		"commit.commit_sha": "*", "commit.tree_sha": "*", "commit.target_branch": "topic", "result.target_branch": "topic",
 		"result.branch": "topic", "result.old_sha": "*", "result.new_sha": "*", "result.success": "true", "result.status": "ok",
 	}
-	return []contract{
+	return []clientCall{
 		{"POST", `{}`, 409, map[string]string{"error": "*"}, nil},
 		{"GET ?q=%20WN%2FER%20", ``, 200, map[string]string{
 			"repos.0.repo_name": "own/er", "repos.0.url": "own/er", "repos.0.repo_id": "*", "has_more": "false", "repos.1": "-",

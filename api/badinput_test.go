@@ -91,7 +91,7 @@ func TestBadParameters(t *testing.T) {
 			if _, isText := p.Type.(string); p.In != openapi.InQuery || p.Type == nil || isText {
 				continue
 			}
-			for _, name := range strings.Fields(p.Name + " " + p.Older) {
+			for name := range strings.FieldsSeq(p.Name + " " + p.Older) {
 				tried++
 				got := w.do(call{o.Method + " " + path + "?" + name + "=%C3%A9" + query, repo, ""}, nil)
 				if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), name) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"packhorse/api/contract"
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
@@ -93,5 +94,21 @@ func TestPierre(t *testing.T) {
 	}
 	if !strings.Contains(out, "pass ") {
 		t.Errorf("no test ran:\n%s", out)
+	}
+}
+
+// TestClientExample runs the program of the page /docs.
+func TestClientExample(t *testing.T) {
+	t.Parallel()
+	node := need(t, "node")
+	dir := modules(t)
+	if err := os.WriteFile(filepath.Join(dir, "example.mjs"), []byte(contract.ClientExample()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := start(t, packhorsetest.Options{})
+	env := []string{"PACKHORSE=" + server.URL, "ORG=" + packhorsetest.Org, "KEY=" + server.KeyFile()}
+	out, err := try(t, dir, env, node, "example.mjs")
+	if err != nil || !strings.Contains(out, "[ 'hello.txt' ]") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -7,7 +7,7 @@
 // is marked so. The map, by file:
 //
 //	contract                                 the list of calls, and their two paths
-//	info                                     what all calls have in common
+//	info, example                            what all calls have in common; a program of the page
 //	repos, usage, credentials, detach        repositories, what they store, their upstream
 //	events, orgevents                        the journal of one, and the events of all
 //	branches, tags, notes                    refs

@@ -20,6 +20,7 @@ func Info(version string) openapi.Info {
 		Version:     version,
 		Summary:     "A git host for programs: repositories by the thousand, commits by HTTP, any git client beside it.",
 		Description: conventions,
+		Programs:    []openapi.Program{{Title: "JavaScript, with a client library", Code: ClientExample()}},
 		Groups: []openapi.Group{
 			{Name: repositories, Description: "Creating, listing, changing and deleting repositories, forks and snapshots; their journal, and the events of all of them."},
 			{Name: branchesAndTags, Description: "Refs. Each call is about the ordinary or the ephemeral namespace."},

@@ -27,6 +27,7 @@ type Info struct {
 	Version     string // of the API's description
 	Summary     string // one sentence
 	Description string // Markdown of paragraphs, lists and `code`
+	Programs    []Program
 	Groups      []Group
 	Scopes      []Scope
 	// Error is a value of the type of every error that has no type of its own.
@@ -40,6 +41,12 @@ type Info struct {
 	// Guard is a regular expression. A field of a request whose name matches it, and that is not
 	// described, is refused; other fields are ignored.
 	Guard string
+}
+
+// Program is a whole example, for the page.
+type Program struct {
+	Title string
+	Code  string
 }
 
 // Group is a chapter of operations.

@@ -30,6 +30,7 @@ type pageData struct {
 	Title, Version, Summary  string
 	DocumentPath, AgentsPath string
 	Intro                    template.HTML
+	Programs                 []Program
 	Groups                   []pageGroup
 	Scopes, Shapes           []pageField
 	Common                   []pageError
@@ -121,7 +122,7 @@ func pageOf(info *Info, operations []Operation) (page []byte, policy string, err
 	p := &painter{info: info, document: document, calls: make(map[string]*pageCall)}
 	data := &pageData{
 		Title: info.Title, Version: info.Version, Summary: info.Summary, Intro: marked(info.Description),
-		DocumentPath: DocumentPath, AgentsPath: AgentsPath, Style: template.CSS(pageStyle),
+		Programs: info.Programs, DocumentPath: DocumentPath, AgentsPath: AgentsPath, Style: template.CSS(pageStyle),
 		Script: template.JS(pageScript),
 	}
 	for _, scope := range info.Scopes {

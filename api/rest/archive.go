@@ -46,11 +46,9 @@ func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	release, err := x.Slot(x.Context()) // a busy server reports that while it can still send a status
-	if err != nil {
+	if err := checkBusy(x); err != nil {
 		return err
 	}
-	release()
 	archive, err := repo.Archive(x.Context(), request)
 	if err != nil {
 		return err
@@ -62,6 +60,17 @@ func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
 		defer archive.Close() //nolint:errcheck // it was only read
 		return archive.Write(ctx, w)
 	})
+	return nil
+}
+
+// checkBusy waits once for a slot and gives it back: a busy server reports that while it can still
+// send a status.
+func checkBusy(x exchange.Exchange) error {
+	release, err := x.Slot(x.Context())
+	if err != nil {
+		return err
+	}
+	release()
 	return nil
 }
 

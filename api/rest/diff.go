@@ -11,7 +11,6 @@ import (
 	"packhorse/api/problem"
 	"packhorse/engine"
 	"packhorse/pack/object"
-	"packhorse/refs"
 )
 
 // CommitDiff answers GET /repos/diff.
@@ -24,13 +23,13 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 	if _, err := flagParameter(x, "git_apply_compatible", "gitApplyCompatible", true); err != nil { // all diffs are
 		return err
 	}
-	var spaces [2]refs.Namespace
-	for i, name := range []string{"ref_is_ephemeral", "base_is_ephemeral"} {
-		ephemeral, err := flagOf(x, name, false)
-		if err != nil {
-			return err
-		}
-		spaces[i] = namespace(ephemeral)
+	space, err := spaceBy(x, "ref_is_ephemeral")
+	if err != nil {
+		return err
+	}
+	baseSpace, err := spaceBy(x, "base_is_ephemeral")
+	if err != nil {
+		return err
 	}
 	options, err := diffOptionsOf(x)
 	if err != nil {
@@ -41,8 +40,8 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	diff, err := repo.CommitDiff(x.Context(), engine.CommitDiffRequest{
-		Commit:      commitName(ref, refBy, "sha", engine.FullID, spaces[0]),
-		Base:        commitName(base, baseBy, "baseSha", engine.FullID, spaces[1]),
+		Commit:      commitName(ref, refBy, "sha", engine.FullID, space),
+		Base:        commitName(base, baseBy, "baseSha", engine.FullID, baseSpace),
 		DiffOptions: options,
 	}, x)
 	if err != nil {
@@ -64,7 +63,7 @@ func (d *Door) BranchDiff(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	ephemeralBase, err := flagOf(x, "ephemeral_base", false)
+	baseSpace, err := spaceBy(x, "ephemeral_base")
 	if err != nil {
 		return err
 	}
@@ -80,7 +79,7 @@ func (d *Door) BranchDiff(x exchange.Exchange, grant *auth.Grant) error {
 		Branch:        values.Get("branch"),
 		Namespace:     space,
 		Base:          values.Get("base"),
-		BaseNamespace: namespace(ephemeralBase),
+		BaseNamespace: baseSpace,
 		DiffOptions:   options,
 	}, x)
 	if err != nil {

@@ -44,8 +44,13 @@ func (d *Door) Events(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	page, err := repo.Events(x.Context(), request)
-	if err == nil && len(page.Entries) == 0 && wait > 0 {
-		page, err = follow(x, repo, request, page, wait)
+	if err == nil && wait > 0 {
+		page, err = follow(x, wait, page,
+			func(p refs.Page) bool { return len(p.Entries) == 0 },
+			func(ctx context.Context, last refs.Page) error { return repo.Await(ctx, last.Next+1) },
+			func(ctx context.Context, last refs.Page) (refs.Page, error) {
+				return repo.Events(ctx, engine.EventsRequest{After: last.Next, Limit: request.Limit})
+			})
 	}
 	if err != nil {
 		return err
@@ -92,23 +97,24 @@ func countOf(x exchange.Exchange, name string) (uint64, error) {
 }
 
 // follow waits until an event follows an empty page and returns the new page, or the last one when
-// the time is over or the server stops.
-func follow(
-	x exchange.Exchange, repo *engine.Repository, request engine.EventsRequest, page refs.Page, wait time.Duration,
-) (refs.Page, error) {
+// the time is over or the server stops. await returns when a page behind another one may have an
+// event, and read reads that page.
+func follow[P any](
+	x exchange.Exchange, wait time.Duration, page P, isEmpty func(P) bool,
+	await func(ctx context.Context, last P) error, read func(ctx context.Context, last P) (P, error),
+) (P, error) {
 	waiting, stop := context.WithTimeout(x.Context(), wait)
 	defer stop()
 	defer context.AfterFunc(x.Serving(), stop)()
-	for len(page.Entries) == 0 {
-		request.After = page.Next
-		err := repo.Await(waiting, request.After+1)
+	for isEmpty(page) {
+		err := await(waiting, page)
 		if waiting.Err() != nil {
 			return page, x.Context().Err()
 		}
 		if err != nil {
 			return page, err
 		}
-		if page, err = repo.Events(x.Context(), request); err != nil {
+		if page, err = read(x.Context(), page); err != nil {
 			return page, err
 		}
 	}

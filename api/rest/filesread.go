@@ -49,11 +49,9 @@ func (d *Door) FilesRead(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	release, err := x.Slot(x.Context()) // a busy server reports that while it can still send a status
-	if err != nil {
+	if err := checkBusy(x); err != nil {
 		return err
 	}
-	release()
 	files, err := repo.ReadFiles(x.Context(), request)
 	if err != nil {
 		return err

@@ -58,15 +58,11 @@ func (d *Door) PreviewMerge(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	source := commitName(text, by, "source_branch", engine.BranchName, refs.Main)
-	for _, side := range []struct {
-		flag  string
-		space *refs.Namespace
-	}{{"source_is_ephemeral", &source.Namespace}, {"target_is_ephemeral", &into.Namespace}} {
-		ephemeral, err := flagOf(x, side.flag, false)
-		if err != nil {
-			return err
-		}
-		*side.space = namespace(ephemeral)
+	if source.Namespace, err = spaceBy(x, "source_is_ephemeral"); err != nil {
+		return err
+	}
+	if into.Namespace, err = spaceBy(x, "target_is_ephemeral"); err != nil {
+		return err
 	}
 	repo, err := d.open(x, grant)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
@@ -55,7 +54,14 @@ func (d *Door) OrgEvents(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	page, err := d.host.OrgEvents(x.Context(), grant.Org, after, limit)
 	if wait := waitOf(seconds); err == nil && wait > 0 {
-		page, err = d.followOrg(x, grant.Org, page, limit, wait)
+		page, err = follow(x, wait, page,
+			func(p refs.FeedPage) bool { return len(p.Events) == 0 },
+			func(ctx context.Context, last refs.FeedPage) error {
+				return d.host.AwaitOrgEvents(ctx, grant.Org, last.Next)
+			},
+			func(ctx context.Context, last refs.FeedPage) (refs.FeedPage, error) {
+				return d.host.OrgEvents(ctx, grant.Org, last.Next, limit)
+			})
 	}
 	if err != nil {
 		return err
@@ -87,29 +93,6 @@ func (d *Door) orgCursor(x exchange.Exchange, grant *auth.Grant) (refs.FeedCurso
 			"%s: expected the cursor of an event, next_cursor of a page, or %q, got %.40q", name, latest, text)
 	}
 	return cursor, nil
-}
-
-// followOrg waits until an event follows an empty page and returns the new page, or the last one
-// when the time is over or the server stops.
-func (d *Door) followOrg(
-	x exchange.Exchange, org string, page refs.FeedPage, limit int, wait time.Duration,
-) (refs.FeedPage, error) {
-	waiting, stop := context.WithTimeout(x.Context(), wait)
-	defer stop()
-	defer context.AfterFunc(x.Serving(), stop)()
-	for len(page.Events) == 0 {
-		err := d.host.AwaitOrgEvents(waiting, org, page.Next)
-		if waiting.Err() != nil {
-			return page, x.Context().Err()
-		}
-		if err != nil {
-			return page, err
-		}
-		if page, err = d.host.OrgEvents(x.Context(), org, page.Next, limit); err != nil {
-			return page, err
-		}
-	}
-	return page, nil
 }
 
 func orgEventOf(event *refs.FeedEvent) orgEventJSON {

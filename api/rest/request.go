@@ -140,8 +140,11 @@ func flagOf(x exchange.Exchange, name string, byDefault bool) (bool, error) {
 }
 
 // spaceOf reads the namespace of a query.
-func spaceOf(x exchange.Exchange) (refs.Namespace, error) {
-	ephemeral, err := flagOf(x, "ephemeral", false)
+func spaceOf(x exchange.Exchange) (refs.Namespace, error) { return spaceBy(x, "ephemeral") }
+
+// spaceBy reads the namespace that a flag of a query selects.
+func spaceBy(x exchange.Exchange, flag string) (refs.Namespace, error) {
+	ephemeral, err := flagOf(x, flag, false)
 	return namespace(ephemeral), err
 }
 

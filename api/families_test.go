@@ -2,9 +2,11 @@ package api_test
 
 import (
 	"encoding/json"
+	"flag"
 	"iter"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +15,33 @@ import (
 	"packhorse/api"
 	"packhorse/api/rest"
 )
+
+// allNamed says that calls are made where the path names the repository, unless a test says
+// otherwise.
+var allNamed = false
+
+// TestMain runs the tests, and those that make calls of all kinds a second time where the path
+// names the repository. Tests that choose the family themselves are not among them.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	status := m.Run()
+	if isWholeRun() {
+		must(flag.Set("test.run", "^(TestPolicies|TestLostRaces|TestPatchesThroughServer)$"))
+		allNamed = true
+		status = max(status, m.Run())
+	}
+	os.Exit(status)
+}
+
+// isWholeRun reports whether all tests were asked for, and nothing else.
+func isWholeRun() bool {
+	for _, name := range []string{"test.run", "test.list", "test.fuzz", "test.bench"} {
+		if flag.Lookup(name).Value.String() != "" {
+			return false
+		}
+	}
+	return true
+}
 
 // namedPaths are the paths that name the repository, by method and the path where the token does
 // alone.

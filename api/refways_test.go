@@ -39,15 +39,17 @@ func (r reply) denied() bool {
 // json makes a call of the API.
 func (a *act) json(route, format string, args ...any) reply {
 	a.t.Helper()
-	method, path, _ := strings.Cut(route, " ")
-	return a.send(method, path, "application/json", "", fmt.Appendf(nil, format, args...))
+	c := a.family(call{route, a.repo, fmt.Sprintf(format, args...)})
+	method, path, _ := strings.Cut(c.route, " ")
+	return a.send(method, path, "application/json", "", []byte(c.body))
 }
 
 // lines makes a call of the API that takes lines.
 func (a *act) lines(route, body string) reply {
 	a.t.Helper()
-	method, path, _ := strings.Cut(route, " ")
-	return a.send(method, path, "application/x-ndjson", "", []byte(body))
+	c := a.family(call{route, a.repo, body})
+	method, path, _ := strings.Cut(c.route, " ")
+	return a.send(method, path, "application/x-ndjson", "", []byte(c.body))
 }
 
 func (a *act) send(method, path, kind, protocol string, body []byte) reply {

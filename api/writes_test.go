@@ -48,7 +48,7 @@ func newWritableOn(t *testing.T, host *engine.Host, edits ...func(*api.Config)) 
 	t.Helper()
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	w := &writable{t: t, client: http.Client{Transport: transport}}
+	w := &writable{t: t, client: http.Client{Transport: transport}, named: allNamed}
 	w.fixture = serve(t, nil, func(c *api.Config) {
 		c.Routes = api.Routes(rest.New(rest.Config{Host: host, Verify: func(token string) (*auth.Grant, error) {
 			return c.Tokens.Verify("Bearer " + token)
@@ -109,12 +109,18 @@ func (w *writable) token(repo string, ops []string) string {
 	return token
 }
 
+// family is a call of the family that is tested.
+func (w *writable) family(c call) call {
+	if w.named && strings.Contains(c.route, " /api/v1/") {
+		return inNamed(w.t, c)
+	}
+	return c
+}
+
 // do makes a call under a policy of the given ops, with headers in pairs.
 func (w *writable) do(c call, ops []string, headers ...string) written {
 	w.t.Helper()
-	if w.named && strings.Contains(c.route, " /api/v1/") {
-		c = inNamed(w.t, c)
-	}
+	c = w.family(c)
 	method, path, _ := strings.Cut(c.route, " ")
 	request, err := http.NewRequestWithContext(w.t.Context(), method, "http://"+w.address+path, strings.NewReader(c.body))
 	if err != nil {

@@ -276,7 +276,9 @@ func (s *Store) replaceTips(
 	name := segment.KindBorrowed.FileName(next)
 	if err == nil && used {
 		s.visibility.rename(of, next)
-		s.settle(ctx, []string{name})
+		if err := s.Files.Settle(ctx, name); err != nil { // the next start tries again
+			return fmt.Errorf("move a file to its place: %w", err)
+		}
 		return nil
 	}
 	_, getErr := s.keys.Get(context.WithoutCancel(ctx), registrationKey(next))

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -198,8 +199,9 @@ func exceptSlash(pattern string) string {
 }
 
 // literalRoot returns the folders at the beginning of a glob that are written without any magic.
+// What is no UTF-8 ends them: to the library, any such byte matches any other, and U+FFFD.
 func literalRoot(pattern string) string {
-	end := strings.IndexAny(pattern, `*?[{\`)
+	end := strings.IndexAny(pattern, `*?[{\`+string(utf8.RuneError))
 	if end < 0 {
 		end = len(pattern)
 	}

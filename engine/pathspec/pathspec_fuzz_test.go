@@ -13,6 +13,8 @@ func FuzzGlob(f *testing.F) {
 	f.Add("lib/**/*.{go,ts}", "lib/a/b.go")
 	f.Add("[!a-z]*/", "A/b")
 	f.Add(`\[{a,{b,c}}\]/**`, "[b]/x")
+	f.Add("\xc4/*", "\xf1/b.go")
+	f.Add("\ufffd/*", "\xf1/b.go")
 	f.Fuzz(func(t *testing.T, glob, path string) {
 		if len(glob) > 200 || len(path) > 500 {
 			return

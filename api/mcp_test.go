@@ -374,6 +374,7 @@ func TestMCPRefusals(t *testing.T) {
 		"value":             {all, "merge", map[string]any{"source_branch": "a", "target_branch": "b", "strategy": "rebase"}, "expected one of merge, ff_only, ff_prefer"},
 		"two contents":      {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": "", "base64": ""}}}), "exclude each other"},
 		"no content":        {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f"}}}), "expected one of text, base64 and delete"},
+		"null content":      {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": nil}}}), "expected one of text, base64 and delete"},
 		"content, removed":  {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": "", "delete": true}}}), "expected one of text, base64 and delete"},
 		"not base64":        {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "base64": "A"}}}), "padded base64"},
 		"no files":          {all, "commit", change(map[string]any{"files": []any{}}), "400 Bad Request"},

@@ -70,10 +70,8 @@ func (a arguments) check(fields []field, within string) error {
 		if !slices.Contains(known, name) {
 			return wrongArgument("argument %.100q is not known here; there are %s", within+name, strings.Join(known, ", "))
 		}
-		if a[name].Kind() == 'n' {
-			delete(a, name)
-		}
 	}
+	a.dropNulls()
 	for i := range fields {
 		f := &fields[i]
 		value, given := a[f.name]
@@ -88,6 +86,11 @@ func (a arguments) check(fields []field, within string) error {
 		}
 	}
 	return nil
+}
+
+// dropNulls removes the arguments that count as left out.
+func (a arguments) dropNulls() {
+	maps.DeleteFunc(a, func(_ string, value jsontext.Value) bool { return value.Kind() == 'n' })
 }
 
 // itemsMax bounds the items of an array, which take many times the memory of their text.

@@ -36,6 +36,7 @@ func commit(d *Door, x exchange.Exchange, t *tool, given arguments) (*toolResult
 	listed := make([]line, len(changes))
 	var chunks []line
 	for i, change := range changes {
+		change.dropNulls()
 		remove := string(change["delete"]) == "true"
 		told := line{"path": change["path"]}
 		if mode, ok := change["mode"]; ok {

@@ -183,6 +183,8 @@ func TestNamedPaths(t *testing.T) {
 		"a tag with a percent sign":   {"DELETE /api/repos/r/tags/100%25", "r", 200},
 		"a tag with a hash":           {"DELETE /api/repos/r/tags/a%23b", "r", 200},
 		"a tag, escaped twice":        {"DELETE /api/repos/r/tags/release%252Fv3", "r", 404},
+		"a tag called like a call":    {"DELETE /api/repos/r/tags/commit-pack", "r", 404},
+		"called like a call itself":   {"GET /api/repos/commit-pack", "commit-pack", 404},
 		"a tag that is not there":     {"DELETE /api/repos/r/tags/none", "r", 404},
 		"a tag with dots":             {"DELETE /api/repos/r/tags/a%2F..%2Fb", "r", 400},
 		"a tag that cannot be":        {"DELETE /api/repos/r/tags/a..b", "r", 400},
@@ -210,8 +212,12 @@ func TestNamedPaths(t *testing.T) {
 			c.raw(route + " HTTP/1.1\r\nHost: x\r\nAuthorization: " + token(test.repo, "git:write", "repo:write") +
 				"\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body)
 			method, _, _ := strings.Cut(route, " ")
-			if a := c.receive(method); a.StatusCode != test.status {
+			a := c.receive(method)
+			if a.StatusCode != test.status {
 				t.Errorf("%s: status %d, want %d: %s", route, a.StatusCode, test.status, a.body)
+			}
+			if strings.Contains(a.body, `"result"`) { // of a commit, which none of these is
+				t.Errorf("%s: %s", route, a.body)
 			}
 		})
 	}

@@ -36,7 +36,7 @@ func setSequence(x exchange.Exchange, sequence uint64) {
 // Refuse answers an error of a handler, or of an earlier step, as {"error": message}.
 func Refuse(x exchange.Exchange, err error) problem.Problem {
 	p := problem.From(err)
-	if tellsResult(x.Path()) && p.Fields["result"] == nil {
+	if tellsResult(x) && p.Fields["result"] == nil {
 		// Refused before its handler, by its token or its size: clients expect the result nevertheless.
 		p = problem.From(withResult("", err))
 	}
@@ -47,8 +47,13 @@ func Refuse(x exchange.Exchange, err error) problem.Problem {
 	return p
 }
 
-// tellsResult reports whether the failures of an endpoint carry the result of a commit.
-func tellsResult(path string) bool {
+// tellsResult reports whether the failures of an endpoint carry the result of a commit. Only paths
+// of other methods end in a name that a user has chosen.
+func tellsResult(x exchange.Exchange) bool {
+	if x.Method() != http.MethodPost {
+		return false
+	}
+	path := x.Path()
 	switch path[strings.LastIndexByte(path, '/')+1:] {
 	case "commit-pack", "diff-commit", "restore-commit":
 		return true

@@ -19,22 +19,20 @@ const textPlain = "text/plain; charset=utf-8"
 
 // health are the endpoints without a token.
 func (s *Server) health() []*endpoint {
-	endpoints := []*endpoint{
-		{Route: Route{Path: "/healthz", Handler: s.healthz}},
-		{Route: Route{Path: "/readyz", Handler: s.readyz}},
-	}
+	all := append(openEndpoints("/healthz", s.healthz), openEndpoints("/readyz", s.readyz)...)
 	if !s.private {
-		endpoints = append(endpoints, &endpoint{Route: Route{Path: "/metrics", Handler: s.metricsText}})
-	}
-	var all []*endpoint
-	for _, e := range endpoints {
-		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			one := *e
-			one.Method, one.label, one.open = method, e.Path, true
-			all = append(all, &one)
-		}
+		all = append(all, openEndpoints("/metrics", s.metricsText)...)
 	}
 	return all
+}
+
+// openEndpoints are GET and HEAD of a path that needs no token.
+func openEndpoints(path string, handler Handler) []*endpoint {
+	var both []*endpoint
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		both = append(both, &endpoint{Route: Route{Method: method, Path: path, Handler: handler}, label: path, open: true})
+	}
+	return both
 }
 
 func (s *Server) healthz(x exchange.Exchange, _ *auth.Grant) error {

@@ -24,14 +24,9 @@ func Documents(routes []Route, version string) ([]openapi.File, error) {
 func described(routes []Route) []contract.Route {
 	var paths []contract.Route
 	for _, row := range routes {
-		if row.Path != "" {
+		for _, at := range row.at() {
 			paths = append(paths, contract.Route{
-				Method: row.Method, Path: row.Path, Scope: row.Scope.String(), Denied: row.Denied,
-			})
-		}
-		if row.Named != "" {
-			paths = append(paths, contract.Route{
-				Method: row.Method, Path: row.Named, Scope: row.Scope.String(), Denied: http.StatusForbidden,
+				Method: at.Method, Path: at.Path, Scope: at.Scope.String(), Denied: at.Denied,
 			})
 		}
 	}
@@ -42,11 +37,7 @@ func described(routes []Route) []contract.Route {
 func documents(files []openapi.File) []*endpoint {
 	var all []*endpoint
 	for _, f := range files {
-		for _, method := range []string{http.MethodGet, http.MethodHead} {
-			all = append(all, &endpoint{
-				Route: Route{Method: method, Path: f.Path, Handler: document(f)}, label: f.Path, open: true,
-			})
-		}
+		all = append(all, openEndpoints(f.Path, document(f))...)
 	}
 	return all
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
 	"packhorse/api/auth"
@@ -133,14 +132,10 @@ func (x *inner) take() error {
 
 // tell answers with an error, as the door of the route does.
 func (x *inner) tell(render Refuse, err error) {
-	if cause := context.Cause(x.ctx); cause != nil && errors.Is(err, context.Canceled) {
-		err = cause
-	}
+	err = causeOf(x.ctx, err)
 	x.out = capture{max: x.out.max}
 	p := render(x, err)
-	if p.RetryAfter > 0 {
-		x.SetHeader("Retry-After", strconv.Itoa(int((p.RetryAfter+time.Second-1)/time.Second)))
-	}
+	setRetryAfter(x, &p)
 	_, _ = x.out.Write(x.answer.whole)
 	x.reason = err.Error()
 	if x.request.ctx.Err() == nil {
@@ -152,8 +147,10 @@ func (x *inner) tell(render Refuse, err error) {
 // that the sums of received and sent bytes leave them out.
 func (s *Server) accountInner(x *inner, took time.Duration) {
 	status := cmp.Or(x.refusedAs, x.answer.status)
-	s.metrics.requests.WithLabelValues(x.endpoint.label, x.call.Method, strconv.Itoa(status)).Inc()
-	s.metrics.seconds.WithLabelValues(x.endpoint.label).Observe(took.Seconds())
+	s.count(x.endpoint.label, x.call.Method, status, took)
+	if !s.logger.Enabled(context.Background(), slog.LevelInfo) {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("request_id", x.request.id),
 		slog.String("within", x.request.path),

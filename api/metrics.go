@@ -135,6 +135,12 @@ const textBytesMax = 300
 
 func bounded(text string) string { return text[:min(len(text), textBytesMax)] }
 
+// count counts an answer of a route.
+func (s *Server) count(label, method string, status int, took time.Duration) {
+	s.metrics.requests.WithLabelValues(label, method, strconv.Itoa(status)).Inc()
+	s.metrics.seconds.WithLabelValues(label).Observe(took.Seconds())
+}
+
 // account counts and logs a request that has ended. Neither its query nor any header but the user
 // agent is logged, so that no secret can be.
 func (s *Server) account(x *transfer) {
@@ -146,8 +152,7 @@ func (s *Server) account(x *transfer) {
 		method = "other"
 	}
 	status := cmp.Or(x.refusedAs, x.answer.status)
-	s.metrics.requests.WithLabelValues(label, method, strconv.Itoa(status)).Inc()
-	s.metrics.seconds.WithLabelValues(label).Observe(took.Seconds())
+	s.count(label, method, status, took)
 	s.metrics.received.Add(float64(x.body.read))
 	s.metrics.sent.Add(float64(x.answer.sent))
 	if x.answer.err != nil {

@@ -136,15 +136,15 @@ func decodePath(raw string) (path string, named []string, err error) {
 // decodeSegment decodes a part of a path. Names in it may have a slash, a percent sign or a hash
 // when anything says so; git's own rules for names decide about these.
 func decodeSegment(raw string, anything bool) (string, error) {
+	if strings.IndexByte(raw, '#') >= 0 {
+		return "", errPath
+	}
 	decoded := raw
 	if strings.IndexByte(raw, '%') >= 0 {
 		var b strings.Builder
 		for i := 0; i < len(raw); i++ {
 			c := raw[i]
-			switch c {
-			case '#':
-				return "", errPath
-			case '%':
+			if c == '%' {
 				if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
 					return "", errPath
 				}
@@ -157,8 +157,6 @@ func decodeSegment(raw string, anything bool) (string, error) {
 			b.WriteByte(c)
 		}
 		decoded = b.String()
-	} else if strings.IndexByte(raw, '#') >= 0 {
-		return "", errPath
 	}
 	for i := range len(decoded) {
 		if c := decoded[i]; c < ' ' || c == 0x7f || c == '\\' {

@@ -147,21 +147,31 @@ func newTable(config *Config) (*table, error) {
 
 // addRow puts a row at its paths.
 func (t *table) addRow(refuse Refuse, row Route) error {
-	if row.Path != "" {
-		if err := t.add(refuse, &endpoint{Route: row, label: row.Path}); err != nil {
+	for _, at := range row.at() {
+		e := &endpoint{Route: at, label: at.Path}
+		var err error
+		if below, ok := strings.CutPrefix(at.Path, namedPrefix+"{n}"); ok {
+			err = t.named.add(refuse, below, e)
+		} else {
+			err = t.add(refuse, e)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if row.Named == "" {
-		return nil
+	return nil
+}
+
+// at returns the row for each of its paths, with the Path and Denied that it has there.
+func (r Route) at() (rows []Route) {
+	if r.Path != "" {
+		rows = append(rows, r)
 	}
-	row.Denied = http.StatusForbidden
-	e := &endpoint{Route: row, label: row.Named}
-	if below, ok := strings.CutPrefix(row.Named, namedPrefix+"{n}"); ok {
-		return t.named.add(refuse, below, e)
+	if r.Named != "" {
+		r.Path, r.Denied = r.Named, http.StatusForbidden
+		rows = append(rows, r)
 	}
-	e.Path = row.Named
-	return t.add(refuse, e)
+	return rows
 }
 
 // add puts an endpoint at its path.

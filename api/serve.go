@@ -189,7 +189,7 @@ func (e *endpoint) permits(grant *auth.Grant) error {
 	switch err := engine.CheckRepositoryName(grant.Repo); {
 	case err == nil:
 		return nil
-	case e.Creates && grant.Repo != "" && grant.Repo != "org":
+	case e.Creates && grant.Repo != "" && grant.Repo != rest.OrgClaim:
 		return refuse(http.StatusBadRequest,
 			fmt.Sprintf("%.200q is not a repository name: %v; %s", grant.Repo, err, refs.RepositoryNames))
 	default:
@@ -244,19 +244,30 @@ func (s *Server) handle(x *transfer) error {
 
 // tell answers with an error.
 func (s *Server) tell(x *transfer, err error) {
-	if cause := context.Cause(x.ctx); cause != nil && errors.Is(err, context.Canceled) {
-		err = cause
-	}
+	err = causeOf(x.ctx, err)
 	var p problem.Problem
 	if failed := x.run(func() error { p = x.refuse(x, err); return nil }); failed != nil {
 		p = problem.From(failed)
 		x.Respond(p.Status, problem.ContentType, p.JSON())
 	}
+	setRetryAfter(x, &p)
+	x.reason = err.Error()
+	s.note(x, &p, err)
+}
+
+// causeOf returns the reason for which the context of a request has ended, if err is that it has.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+// setRetryAfter tells after how many whole seconds to try again, if p says so.
+func setRetryAfter(x exchange.Response, p *problem.Problem) {
 	if p.RetryAfter > 0 {
 		x.SetHeader("Retry-After", strconv.Itoa(int((p.RetryAfter+time.Second-1)/time.Second)))
 	}
-	x.reason = err.Error()
-	s.note(x, &p, err)
 }
 
 // note counts and logs the error of a request, if it is not the client's fault. It logs only the

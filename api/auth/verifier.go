@@ -27,11 +27,13 @@ import (
 	"packhorse/refs"
 )
 
+// TokenBytesMax is the largest size of a token.
+const TokenBytesMax = 8 << 10
+
 const (
-	tokenBytesMax = 8 << 10
-	clockSkew     = 30 * time.Second
-	keysTried     = 16 // without a kid
-	pollInterval  = time.Second
+	clockSkew    = 30 * time.Second
+	keysTried    = 16 // without a kid
+	pollInterval = time.Second
 )
 
 // Options configures [Open]. Dir is required.
@@ -313,7 +315,7 @@ func credentials(header string) (string, error) {
 	switch {
 	case value == "":
 		return "", ErrMissing
-	case len(value) > tokenBytesMax:
+	case len(value) > TokenBytesMax:
 		return "", errTooLong
 	}
 	return value, nil

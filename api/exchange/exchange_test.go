@@ -128,3 +128,28 @@ func TestShape(t *testing.T) {
 		}
 	}
 }
+
+// The bytes of a character count as unfinished until the last one is there.
+func TestUnfinished(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"": 0, "a": 0, "é": 0, "a\xc3": 1, "\xe2\x82": 2, "€": 0, "\xf0\x9f\x98": 3, "😀": 0,
+		"\x80": 0, "\x80\x80\x80\x80": 0, "\xff": 0, "a\xe2": 1,
+	} {
+		if got := exchange.Unfinished([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestIsMediaType(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{
+		"application/json": true, " Application/JSON ; charset=utf-8": true, "application/jsonx": false, "": false,
+		"text/plain; application/json": false,
+	} {
+		if got := exchange.IsMediaType(value, "application/json"); got != want {
+			t.Errorf("%q: %t, want %t", value, got, want)
+		}
+	}
+}

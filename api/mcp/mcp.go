@@ -100,7 +100,7 @@ func (d *Door) Serve(x exchange.Exchange, grant *auth.Grant) error {
 	if err := checkOrigin(x.Header("Origin"), x.Header("Host")); err != nil {
 		return err
 	}
-	if !isJSON(x.Header("Content-Type")) {
+	if !exchange.IsMediaType(x.Header("Content-Type"), "application/json") {
 		return &exchange.Error{
 			Status: http.StatusUnsupportedMediaType, Message: "Content-Type: expected application/json",
 		}
@@ -150,11 +150,6 @@ func checkOrigin(origin, host string) error {
 	}
 }
 
-func isJSON(contentType string) bool {
-	media, _, _ := strings.Cut(contentType, ";")
-	return strings.EqualFold(strings.TrimSpace(media), "application/json")
-}
-
 // checkVersion finds the version of the protocol that a message is in, and checks what that version
 // asks of headers.
 func checkVersion(x exchange.Request, m *message) (status int, fault *rpcError) {
@@ -188,8 +183,8 @@ func checkVersion(x exchange.Request, m *message) (status int, fault *rpcError) 
 		return http.StatusBadRequest, invalid("_meta: %q is missing, or not an object", metaCapabilities)
 	case x.Header("Mcp-Method") != m.Method:
 		return mismatch("the header Mcp-Method is %.40q, and the method %.40q", x.Header("Mcp-Method"), m.Method)
-	case m.Method == methodCall && x.Header("Mcp-Name") != m.toolName():
-		return mismatch("the header Mcp-Name is %.40q, and the tool %.40q", x.Header("Mcp-Name"), m.toolName())
+	case m.Method == methodCall && x.Header("Mcp-Name") != m.toolCall().name:
+		return mismatch("the header Mcp-Name is %.40q, and the tool %.40q", x.Header("Mcp-Name"), m.toolCall().name)
 	}
 	return 0, nil
 }
@@ -272,15 +267,15 @@ func (d *Door) handle(x exchange.Exchange, grant *auth.Grant, m *message) (resul
 		}
 		return listed{complete: d.complete(m), cacheable: cacheable{Scope: "private"}, Tools: d.offered(grant)}, nil, nil
 	case methodCall:
-		name, given, fault := m.toolCall()
-		if fault != nil {
-			return nil, fault, nil
+		call := m.toolCall()
+		if call.fault != nil {
+			return nil, call.fault, nil
 		}
-		t := find(name)
+		t := find(call.name)
 		if t == nil {
-			return nil, invalid("unknown tool %.100q", name), nil
+			return nil, invalid("unknown tool %.100q", call.name), nil
 		}
-		r, err := d.run(x, t, given)
+		r, err := d.run(x, t, call.given)
 		if err != nil {
 			return nil, nil, err
 		}

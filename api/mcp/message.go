@@ -39,7 +39,15 @@ type message struct {
 	Params jsontext.Value // an object, or nil
 	Meta   meta           // of Params
 
-	version string // of the protocol; "" before it is agreed on
+	version string    // of the protocol; "" before it is agreed on
+	call    *toolCall // see toolCall; nil: not read yet
+}
+
+// toolCall is the params of a call, or what is wrong with them.
+type toolCall struct {
+	name  string
+	given arguments
+	fault *rpcError
 }
 
 // meta is what a message says about its sender.
@@ -152,34 +160,36 @@ func (m *message) hasCursor() bool {
 		params.Cursor.Kind() != 'n'
 }
 
-// toolCall reads the params of a call.
-func (m *message) toolCall() (name string, given arguments, fault *rpcError) {
+// toolCall returns the params of a call, which it reads once.
+func (m *message) toolCall() *toolCall {
+	if m.call == nil {
+		m.call = m.readCall()
+	}
+	return m.call
+}
+
+func (m *message) readCall() *toolCall {
 	var params struct {
 		Name      string         `json:"name"`
 		Arguments jsontext.Value `json:"arguments"`
 	}
 	if m.Params == nil {
-		return "", nil, invalid("name is required")
+		return &toolCall{fault: invalid("name is required")}
 	}
 	if err := json.Unmarshal(m.Params, &params); err != nil {
-		return "", nil, invalid("%s", wrong(err))
+		return &toolCall{fault: invalid("%s", wrong(err))}
 	}
 	if params.Name == "" {
-		return "", nil, invalid("name is required")
+		return &toolCall{fault: invalid("name is required")}
 	}
+	c := &toolCall{name: params.Name}
 	if params.Arguments == nil || params.Arguments.Kind() == 'n' {
-		return params.Name, nil, nil
+		return c
 	}
-	if err := json.Unmarshal(params.Arguments, &given); err != nil {
-		return "", nil, invalid("arguments: expected an object")
+	if err := json.Unmarshal(params.Arguments, &c.given); err != nil {
+		return &toolCall{fault: invalid("arguments: expected an object")}
 	}
-	return params.Name, given, nil
-}
-
-// toolName is the name in a call, "" without one.
-func (m *message) toolName() string {
-	name, _, _ := m.toolCall()
-	return name
+	return c
 }
 
 // respond answers with a result, or with a fault in place of it.

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -131,16 +132,8 @@ func refusalText(a *Answer, body string) string {
 
 // whole returns bytes without a character at their end of which a part was cut off.
 func whole(b []byte, cut bool) []byte {
-	if !cut {
-		return b
-	}
-	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
-		if start := len(b) - n; utf8.RuneStart(b[start]) {
-			if !utf8.FullRune(b[start:]) {
-				return b[:start]
-			}
-			break
-		}
+	if cut {
+		b = b[:len(b)-exchange.Unfinished(b)]
 	}
 	return b
 }
@@ -162,4 +155,4 @@ func newResource(path, ref string, body []byte) *resource {
 	return r
 }
 
-func isText(b []byte) bool { return utf8.Valid(b) && !strings.ContainsRune(string(b), 0) }
+func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }

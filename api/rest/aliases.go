@@ -5,7 +5,6 @@ import (
 
 	"packhorse/api/exchange"
 	"packhorse/engine"
-	"packhorse/pack/object"
 	"packhorse/refs"
 )
 
@@ -64,10 +63,8 @@ func checkDigits(name engine.CommitName) error {
 	if name.Kind != engine.FullID {
 		return nil
 	}
-	if _, err := object.ParseID(name.Text); err != nil {
-		return badRequest("%s: expected 40 lower-case hexadecimal digits, got %.60q", name.Field, name.Text)
-	}
-	return nil
+	_, err := expectedID(name.Text, name.Field)
+	return err
 }
 
 // pathOr returns the part of the path called name, or what the body or the query says where the

@@ -37,16 +37,12 @@ func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
 		Prefix: body.Archive.Prefix,
 		Turn:   patiently(x),
 	}
-	if body.MaxBlobSize != nil {
-		if request.BlobBytesMax = *body.MaxBlobSize; request.BlobBytesMax < 1 {
-			return badRequest("max_blob_size: expected a number from 1 on, got %d", request.BlobBytesMax)
-		}
-	}
-	repo, err := d.open(x, grant)
-	if err != nil {
+	var err error
+	if request.BlobBytesMax, err = blobBytesMax("max_blob_size", body.MaxBlobSize); err != nil {
 		return err
 	}
-	if err := checkBusy(x); err != nil {
+	repo, err := d.openUnlessBusy(x, grant)
+	if err != nil {
 		return err
 	}
 	archive, err := repo.Archive(x.Context(), request)
@@ -63,15 +59,31 @@ func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
 	return nil
 }
 
-// checkBusy waits once for a slot and gives it back: a busy server reports that while it can still
-// send a status.
-func checkBusy(x exchange.Exchange) error {
+// blobBytesMax returns the largest size of a file in bytes that a field asks for; 0, no bound,
+// without it.
+func blobBytesMax(field string, given *int64) (int64, error) {
+	if given == nil {
+		return 0, nil
+	}
+	if *given < 1 {
+		return 0, badRequest("%s: expected a number from 1 on, got %d", field, *given)
+	}
+	return *given, nil
+}
+
+// openUnlessBusy opens the repository, waits once for a slot and gives it back: a busy server
+// reports that while it can still send a status.
+func (d *Door) openUnlessBusy(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
+	repo, err := d.open(x, grant)
+	if err != nil {
+		return nil, err
+	}
 	release, err := x.Slot(x.Context())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	release()
-	return nil
+	return repo, nil
 }
 
 // patiently returns a function that waits for a slot without a time limit: an answer that has begun

@@ -135,8 +135,7 @@ func observe(body io.Reader, remembered bool) (io.Reader, hash.Hash) {
 }
 
 func requireNDJSON(x exchange.Exchange) error {
-	mediaType, _, _ := strings.Cut(x.Header("Content-Type"), ";")
-	if !strings.EqualFold(strings.TrimSpace(mediaType), ndjsonType) {
+	if !exchange.IsMediaType(x.Header("Content-Type"), ndjsonType) {
 		return &exchange.Error{Status: http.StatusUnsupportedMediaType, Message: "Content-Type must be " + ndjsonType}
 	}
 	return nil

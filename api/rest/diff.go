@@ -48,8 +48,7 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	head := appendTextField([]byte{'{'}, "sha", diff.Commit.String())
-	head = appendID(head, "base_sha", diff.BaseCommit)
-	streamDiff(x, repo, diff, options.Inline, appendTrees(appendID(head, "merge_base_sha", diff.MergeBase), diff))
+	streamDiff(x, repo, diff, options.Inline, appendID(head, "base_sha", diff.BaseCommit))
 	return nil
 }
 
@@ -86,8 +85,7 @@ func (d *Door) BranchDiff(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	head := appendTextField([]byte{'{'}, "branch", diff.Branch)
-	head = appendTextField(head, "base", diff.Base)
-	streamDiff(x, repo, diff, options.Inline, appendTrees(appendID(head, "merge_base_sha", diff.MergeBase), diff))
+	streamDiff(x, repo, diff, options.Inline, appendTextField(head, "base", diff.Base))
 	return nil
 }
 
@@ -104,14 +102,11 @@ func appendID(dst []byte, name string, id object.ID) []byte {
 	return appendTextField(dst, name, id.String())
 }
 
-// appendTrees appends the ids of the trees that are compared; without a commit to compare with
-// there is only one.
-func appendTrees(dst []byte, diff *engine.Diff) []byte {
-	return appendID(appendID(dst, "tree_sha", diff.Tree), "base_tree_sha", diff.BaseTree)
-}
-
 // streamDiff answers with the files of a diff, each as soon as it is known; head begins the object.
 func streamDiff(x exchange.Exchange, repo *engine.Repository, diff *engine.Diff, inline bool, head []byte) {
+	head = appendID(head, "merge_base_sha", diff.MergeBase)
+	// Without a commit to compare with there is only one tree.
+	head = appendID(appendID(head, "tree_sha", diff.Tree), "base_tree_sha", diff.BaseTree)
 	x.Stream(http.StatusOK, problem.ContentType, func(ctx context.Context, w io.Writer) error {
 		defer diff.Close()
 		filtered := repo.NewSpillBuffer()

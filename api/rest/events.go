@@ -136,10 +136,7 @@ func eventOf(entry *refs.Entry) eventJSON {
 
 // streamJournal answers with the journal as server-sent events.
 func (d *Door) streamJournal(x exchange.Exchange, grant *auth.Grant) error {
-	name, text := "after", x.Query().Get("after")
-	if last := x.Header(lastEventID); last != "" {
-		name, text = lastEventID, last
-	}
+	text, name := positionOf(x, "after")
 	var after refs.JournalCursor
 	if text != "" && text != latest {
 		var err error

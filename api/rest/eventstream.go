@@ -53,12 +53,20 @@ type eventStream interface {
 // wantsEventStream reports whether a request asks for server-sent events.
 func wantsEventStream(x exchange.Exchange) bool {
 	for accepted := range strings.SplitSeq(x.Header("Accept"), ",") {
-		kind, _, _ := strings.Cut(accepted, ";")
-		if strings.EqualFold(strings.TrimSpace(kind), eventStreamType) {
+		if exchange.IsMediaType(accepted, eventStreamType) {
 			return true
 		}
 	}
 	return false
+}
+
+// positionOf returns the position from which a request goes on, and what gave it: the header of a
+// stream that connects again, or the parameter, which is that of the first connection.
+func positionOf(x exchange.Exchange, parameter string) (text, by string) {
+	if last := x.Header(lastEventID); last != "" && wantsEventStream(x) {
+		return last, lastEventID
+	}
+	return x.Query().Get(parameter), parameter
 }
 
 // streamEvents answers with the events of a journal, those that are there and those that come,

@@ -45,11 +45,8 @@ func (d *Door) FilesRead(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	request.Turn = patiently(x)
-	repo, err := d.open(x, grant)
+	repo, err := d.openUnlessBusy(x, grant)
 	if err != nil {
-		return err
-	}
-	if err := checkBusy(x); err != nil {
 		return err
 	}
 	files, err := repo.ReadFiles(x.Context(), request)
@@ -83,10 +80,9 @@ func (b *filesReadJSON) request() (engine.ReadFilesRequest, error) {
 			return request, badRequest("%s: expected at most %d items, got %d", list.name, list.max, list.count)
 		}
 	}
-	if b.MaxBytesPerFile != nil {
-		if request.BlobBytesMax = *b.MaxBytesPerFile; request.BlobBytesMax < 1 {
-			return request, badRequest("max_bytes_per_file: expected a number from 1 on, got %d", request.BlobBytesMax)
-		}
+	var err error
+	if request.BlobBytesMax, err = blobBytesMax("max_bytes_per_file", b.MaxBytesPerFile); err != nil {
+		return request, err
 	}
 	request.Known = make(map[object.ID]bool, len(b.Known))
 	for i, text := range b.Known {

@@ -51,7 +51,7 @@ func (s *jsonStream) text(value string) {
 	s.raw(`"`)
 	for len(value) > textPiece {
 		piece := []byte(value[:textPiece])
-		size := len(piece) - unfinished(piece)
+		size := len(piece) - exchange.Unfinished(piece)
 		s.inside(value[:size])
 		value = value[size:]
 		s.flush(streamBytes)

@@ -2,9 +2,10 @@ package rest
 
 import (
 	"bufio"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"packhorse/api/exchange"
 )
 
 // appendField appends the name of an object's field, with a comma before it unless it is the first
@@ -50,7 +51,7 @@ func (t *textWriter) Write(p []byte) (int, error) {
 			piece = append(t.rest, piece...)
 			t.rest = nil
 		}
-		whole := len(piece) - unfinished(piece)
+		whole := len(piece) - exchange.Unfinished(piece)
 		if whole < len(piece) {
 			t.rest = append([]byte(nil), piece[whole:]...)
 		}
@@ -59,19 +60,6 @@ func (t *textWriter) Write(p []byte) (int, error) {
 		}
 	}
 	return n, nil
-}
-
-// unfinished counts the bytes at the end of p that begin a character without ending it.
-func unfinished(p []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
-		if c := p[len(p)-n]; utf8.RuneStart(c) {
-			if c >= utf8.RuneSelf && !utf8.FullRune(p[len(p)-n:]) {
-				return n
-			}
-			return 0
-		}
-	}
-	return 0
 }
 
 func (t *textWriter) quote(piece []byte) error {

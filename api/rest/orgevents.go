@@ -77,13 +77,9 @@ func (d *Door) OrgEvents(x exchange.Exchange, grant *auth.Grant) error {
 	return answer(x, http.StatusOK, list)
 }
 
-// orgCursor reads where the request goes on. The header of a stream that connects again counts more
-// than the query, which is that of the first connection.
+// orgCursor reads where the request goes on.
 func (d *Door) orgCursor(x exchange.Exchange, grant *auth.Grant) (refs.FeedCursor, error) {
-	name, text := "cursor", x.Query().Get("cursor")
-	if last := x.Header(lastEventID); last != "" && wantsEventStream(x) {
-		name, text = lastEventID, last
-	}
+	text, name := positionOf(x, "cursor")
 	if text == latest {
 		return d.host.OrgEventsEnd(x.Context(), grant.Org)
 	}

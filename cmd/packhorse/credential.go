@@ -110,9 +110,6 @@ func (c credentialCommand) answer(
 	return login.Write(to.out)
 }
 
-// tokenBytesMax is the size of a token that the server accepts.
-const tokenBytesMax = 8 << 10
-
 // ask runs the command and returns the first line that it prints. Its complaints go to errOut;
 // errors never quote its output, nor the command itself, which may hold a secret.
 func (c credentialCommand) ask(
@@ -121,7 +118,7 @@ func (c credentialCommand) ask(
 	command := exec.CommandContext(ctx, "sh", "-c", c.Command)
 	command.Env = append(os.Environ(),
 		"PACKHORSE_REPO="+repo, "PACKHORSE_PROTOCOL="+request.Protocol, "PACKHORSE_HOST="+request.Host)
-	out := firstBytes{max: tokenBytesMax + len("\r\n")}
+	out := firstBytes{max: auth.TokenBytesMax + len("\r\n")}
 	command.Stdout, command.Stderr = &out, to.errOut
 	command.WaitDelay = time.Second // for a child that it left behind with its output open
 	if err := command.Run(); err != nil {
@@ -133,9 +130,9 @@ func (c credentialCommand) ask(
 	switch {
 	case token == "":
 		return "", errors.New("the command of --command printed no token")
-	case len(token) > tokenBytesMax, strings.TrimFunc(token, visible) != "":
+	case len(token) > auth.TokenBytesMax, strings.TrimFunc(token, visible) != "":
 		return "", fmt.Errorf("the first line that the command of --command printed is no token:"+
-			" expected at most %d visible ASCII characters", tokenBytesMax)
+			" expected at most %d visible ASCII characters", auth.TokenBytesMax)
 	}
 	return token, nil
 }

@@ -1,0 +1,26 @@
+package exchange
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Unfinished counts the bytes at the end of p that begin a character of UTF-8 without ending it.
+func Unfinished(p []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
+		if utf8.RuneStart(p[len(p)-n]) {
+			if !utf8.FullRune(p[len(p)-n:]) {
+				return n
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// IsMediaType reports whether a Content-Type, or an item of Accept, is want, whatever its
+// parameters.
+func IsMediaType(value, want string) bool {
+	media, _, _ := strings.Cut(value, ";")
+	return strings.EqualFold(strings.TrimSpace(media), want)
+}

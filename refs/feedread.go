@@ -53,14 +53,7 @@ const feedSkipMax = 256
 // not one of this feed.
 func (s *Store) Feed(ctx context.Context, org string, after FeedCursor, limit int) (FeedPage, error) {
 	r := &feedReader{org: org, after: after, limit: min(max(limit, 1), EventsMax), page: FeedPage{Next: after}}
-	err := s.readFeed(ctx, r)
-	// Also a refusal speaks of what is durable: docs/invariants.md 1.
-	for _, key := range r.keys {
-		if waitErr := s.kv.WaitDurable(ctx, key); waitErr != nil {
-			return FeedPage{}, errors.Join(err, waitErr)
-		}
-	}
-	if err != nil {
+	if err := s.readFeed(ctx, r); err != nil {
 		return FeedPage{}, err
 	}
 	return r.page, nil
@@ -71,11 +64,6 @@ func (s *Store) FeedEnd(ctx context.Context, org string) (FeedCursor, error) {
 	r := &feedReader{org: org, backwards: true}
 	if err := s.readFeed(ctx, r); err != nil {
 		return FeedCursor{}, err
-	}
-	for _, key := range r.keys {
-		if err := s.kv.WaitDurable(ctx, key); err != nil {
-			return FeedCursor{}, err
-		}
 	}
 	return r.page.Next, nil
 }
@@ -125,7 +113,7 @@ func feedScan(org string, from, stable feedPlace, limit int) kv.ScanOptions {
 	return kv.ScanOptions{Start: feedKey(org, from), End: append(feedKey(org, stable), 0), Limit: limit}
 }
 
-// readFeed runs a reader over one instant of the store.
+// readFeed runs a reader over one instant of the store, and returns when what it tells is durable.
 func (s *Store) readFeed(ctx context.Context, r *feedReader) error {
 	stable, err := s.stable(ctx, r.org) // first: what is settled by now is visible in the snapshot
 	if err != nil {
@@ -141,7 +129,14 @@ func (s *Store) readFeed(ctx context.Context, r *feedReader) error {
 	} else if err = r.locate(ctx); err == nil {
 		err = r.read(ctx)
 	}
-	return errors.Join(err, rows.Close())
+	err = errors.Join(err, rows.Close())
+	// Also a refusal speaks of what is durable: docs/invariants.md 1.
+	for _, key := range r.keys {
+		if waitErr := s.kv.WaitDurable(ctx, key); waitErr != nil {
+			return errors.Join(err, waitErr)
+		}
+	}
+	return err
 }
 
 // feedReader reads one page of a feed.
@@ -198,6 +193,16 @@ func (r *feedReader) locate(ctx context.Context) error {
 	if r.after.IsZero() {
 		return nil
 	}
+	nonce, found, err := r.nonce(ctx, r.after.place.generation)
+	if err != nil {
+		return err
+	}
+	if found && nonce == r.after.nonce {
+		_, err := r.rows.Get(ctx, feedKey(r.org, r.after.place))
+		if !errors.Is(err, kv.ErrNotFound) {
+			return err
+		}
+	}
 	value, err := r.rows.Get(ctx, feedFloorKey(r.org))
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
 		return fmt.Errorf("read the floor of the feed: %w", err)
@@ -213,16 +218,6 @@ func (r *feedReader) locate(ctx context.Context) error {
 	}
 	if r.after == floor {
 		return nil
-	}
-	nonce, found, err := r.nonce(ctx, r.after.place.generation)
-	if err != nil {
-		return err
-	}
-	if found && nonce == r.after.nonce {
-		_, err := r.rows.Get(ctx, feedKey(r.org, r.after.place))
-		if !errors.Is(err, kv.ErrNotFound) {
-			return err
-		}
 	}
 	r.tell(feedFloorKey(r.org))
 	return &FeedGoneError{Oldest: floor}
@@ -355,16 +350,10 @@ var errNoEntries = errors.New("refs: no entries")
 // entries returns the events of a row from an index on, as many as the page has room for. The first
 // one of a creation is the creation.
 func (r *feedReader) entries(ctx context.Context, row *feedRow, first uint32) ([]Entry, error) {
-	key := journalKey(row.repo, row.sequence, 0)
-	value, err := r.rows.Get(ctx, key)
+	begin, shared, err := firstEntry(ctx, r.rows, row.repo, row.sequence)
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, errNoEntries
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read journal: %w", err)
-	}
-	var shared Entry
-	begin, err := decodeEntry(kv.Pair{Key: key, Value: value}, &shared)
 	if err != nil {
 		return nil, err
 	}

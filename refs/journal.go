@@ -115,6 +115,20 @@ func journal(ctx context.Context, reader kv.Reader, repo RepoID, after, last uin
 	}
 }
 
+// firstEntry returns the first entry of a transaction, and one with the fields that all of them
+// share. Errors: kv.ErrNotFound when the transaction has been trimmed.
+func firstEntry(
+	ctx context.Context, reader kv.Reader, repo RepoID, sequence uint64,
+) (first, shared Entry, err error) {
+	key := journalKey(repo, sequence, 0)
+	value, err := reader.Get(ctx, key)
+	if err != nil {
+		return Entry{}, Entry{}, fmt.Errorf("read journal: %w", err)
+	}
+	first, err = decodeEntry(kv.Pair{Key: key, Value: value}, &shared)
+	return first, shared, err
+}
+
 // TrimJournal removes the transactions that are older than before, from the oldest on, and returns
 // the oldest sequence that remains. The newest transaction may go as well; the head stays.
 //

@@ -113,28 +113,26 @@ func journalBehind(
 		return journal(ctx, rows, repo, after.Sequence, last)
 	}
 	return func(yield func(Entry, error) bool) {
-		for entry, err := range journal(ctx, rows, repo, after.Sequence-1, after.Sequence) {
-			if err != nil {
-				yield(Entry{}, err)
-				return
-			}
-			shared := entry // of the first change, which the others need
-			for pair, err := range rows.Scan(ctx, kv.ScanOptions{
-				Start: journalKey(repo, after.Sequence, after.Index+1), End: journalKey(repo, after.Sequence+1, 0),
-			}) {
-				if err == nil {
-					entry, err = decodeEntry(pair, &shared)
-				}
-				if !yield(entry, err) || err != nil {
-					return
-				}
-			}
-			break
+		_, shared, err := firstEntry(ctx, rows, repo, after.Sequence)
+		if errors.Is(err, kv.ErrNotFound) { // trimmed: this says from where on the journal is there
+			journal(ctx, rows, repo, after.Sequence-1, last)(yield)
+			return
 		}
-		for entry, err := range journal(ctx, rows, repo, after.Sequence, last) {
-			if !yield(entry, err) {
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		for pair, err := range rows.Scan(ctx, kv.ScanOptions{
+			Start: journalKey(repo, after.Sequence, after.Index+1), End: journalKey(repo, after.Sequence+1, 0),
+		}) {
+			var entry Entry
+			if err == nil {
+				entry, err = decodeEntry(pair, &shared)
+			}
+			if !yield(entry, err) || err != nil {
 				return
 			}
 		}
+		journal(ctx, rows, repo, after.Sequence, last)(yield)
 	}
 }

@@ -3,8 +3,11 @@ package refs_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"packhorse/odb/kv"
 	"packhorse/refs"
@@ -29,6 +32,33 @@ func TestEventsBehind(t *testing.T) {
 				t.Errorf("after %s, %d at once: %s, want %s", cursor, limit, got, want)
 			}
 		}
+	}
+	// Each event is whole wherever a page begins: changes of a transaction share only a part of what
+	// they tell.
+	set(t, store, repo, "refs/heads/a", 3, "refs/heads/b", 0, "refs/heads/e", 1)
+	all, err := store.EventsBehind(t.Context(), repo, refs.JournalCursor{}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, event := range all.Events {
+		rest, err := store.EventsBehind(t.Context(), repo, event.Cursor, 100)
+		same := slices.EqualFunc(rest.Events, all.Events[i+1:], func(a, b refs.JournalEvent) bool {
+			return reflect.DeepEqual(a, b)
+		})
+		if err != nil || !same {
+			t.Errorf("after %v: %+v, %v, want %+v", event.Cursor, rest.Events, err, all.Events[i+1:])
+		}
+	}
+	// Also behind a part of what was trimmed, the oldest sequence that is there is told.
+	later := time.Now().Add(time.Hour)
+	if _, err := store.TrimJournal(t.Context(), repo, later); err != nil {
+		t.Fatal(err)
+	}
+	set(t, store, repo, "refs/heads/a", 4)
+	_, err = store.EventsBehind(t.Context(), repo, refs.JournalCursor{Sequence: 3, Partial: true}, 100)
+	trimmed, ok := errors.AsType[*refs.TrimmedError](err)
+	if !ok || trimmed.Oldest != 6 {
+		t.Errorf("behind a part of what was trimmed: %v", err)
 	}
 	for _, text := range []string{"", "x", "-1", "1.", ".1", "0.0", "01", "1.01", "1.2.3", "1.30000", "99999999999999999999"} {
 		if c, err := refs.ParseJournalCursor(text); !errors.Is(err, refs.ErrInvalidJournalCursor) {

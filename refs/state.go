@@ -3,7 +3,6 @@ package refs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"packhorse/odb/kv"
@@ -30,15 +29,10 @@ func (s *Store) State(ctx context.Context, repo RepoID) (State, error) {
 	}
 	state := State{Sequence: head.sequence, RefCount: head.count}
 	for sequence := head.sequence; sequence > 0 && head.sequence-sequence < unchangedMax; sequence-- {
-		key := journalKey(repo, sequence, 0)
-		value, err := s.kv.Get(ctx, key)
+		entry, _, err := firstEntry(ctx, s.kv, repo, sequence)
 		if errors.Is(err, kv.ErrNotFound) {
 			break // trimmed
 		}
-		if err != nil {
-			return State{}, fmt.Errorf("read journal: %w", err)
-		}
-		entry, err := decodeEntry(kv.Pair{Key: key, Value: value}, &Entry{})
 		if err != nil {
 			return State{}, err
 		}

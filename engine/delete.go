@@ -76,7 +76,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		return decodeReceipt[Deleted](done.Receipt)
 	}
 	h.upstreams.worker.Cancel(repo.record.ID)
-	if err := h.quotas.Deleted(context.WithoutCancel(ctx), repo.record.Pool); err != nil {
+	if err := h.quotas.Deleted(context.WithoutCancel(ctx), actor.Org, repo.record.Pool); err != nil {
 		return Deleted{}, err
 	}
 	return deleted, nil

@@ -88,10 +88,10 @@ func (a *account) know(ctx context.Context, repo Repository, limits Limits) erro
 	}
 	defer release()
 	return fair.Do(ctx, func(ctx context.Context) error {
-		if limits.Organization > 0 {
-			if err := a.load(ctx); err != nil {
-				return err
-			}
+		if limits.Organization == 0 {
+			a.trim()
+		} else if err := a.load(ctx); err != nil {
+			return err
 		}
 		return a.add(ctx, repo)
 	})
@@ -183,7 +183,6 @@ func (a *account) replace(
 	defer a.mu.Unlock()
 	p := a.pools[id]
 	if p == nil {
-		a.trim()
 		p = &pool{settled: settled}
 	}
 	if p.settled != settled {
@@ -231,8 +230,10 @@ func (a *account) leave(p *pool) {
 	p.layers, p.bytes = nil, 0
 }
 
-// trim forgets idle pools if there are too many. mu is held.
+// trim forgets idle pools if there are too many.
 func (a *account) trim() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.whole || len(a.pools) < poolsMax {
 		return
 	}

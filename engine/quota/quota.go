@@ -148,14 +148,15 @@ func (l *Ledger) Changed(ctx context.Context, pool odb.PoolID) error {
 	return nil
 }
 
-// Deleted stops counting a repository.
-func (l *Ledger) Deleted(ctx context.Context, pool odb.PoolID) error {
-	for _, a := range l.all() {
-		if err := a.drop(ctx, pool); err != nil {
-			return err
-		}
+// Deleted stops counting a repository of an organization.
+func (l *Ledger) Deleted(ctx context.Context, org string, pool odb.PoolID) error {
+	l.mu.Lock()
+	a := l.accounts[org]
+	l.mu.Unlock()
+	if a == nil {
+		return nil
 	}
-	return nil
+	return a.drop(ctx, pool)
 }
 
 // all returns the accounts.

@@ -319,11 +319,32 @@ func TestForcedBranch(t *testing.T) {
 		if made.Tip == made.Old {
 			want = was
 		}
+		if reached, err := w.repo.Sequence(ctx); err != nil || made.Sequence != reached {
+			t.Errorf("step %d tells sequence %d, and the journal is at %d, %v", i, made.Sequence, reached, err)
+		}
 		if made.Moved != step.moved || made.Tip != now.Tip || made.Old != old.Tip || made.Sequence != want || now.Name != "b" ||
 			step.moved && !now.Created.Equal(old.Created) {
 			t.Errorf("step %d: %+v at %d, the branch is %+v, was %+v", i, made, was, now, old)
 		}
 		old = now
+	}
+
+	// With an idempotency key a move to where the branch is already is remembered: its repetition does
+	// not undo a later one.
+	keyed := acme
+	keyed.Receipt = &refs.Receipt{Key: refs.ReceiptKey{Org: "acme", Repo: "r", Endpoint: "branch", Key: "k"}}
+	again := engine.CreateBranchRequest{Branch: "b", Base: rev(old.Tip.String()), Force: true}
+	first, err := w.repo.CreateBranch(ctx, keyed, again)
+	must(t, err)
+	if reached, err := w.repo.Sequence(ctx); err != nil || first.Sequence != reached {
+		t.Errorf("the answer tells sequence %d, and the journal is at %d, %v", first.Sequence, reached, err)
+	}
+	moved, err := w.repo.CreateBranch(ctx, acme, engine.CreateBranchRequest{Branch: "b", Base: rev("main"), Force: true})
+	must(t, err)
+	second, err := w.repo.CreateBranch(ctx, keyed, again)
+	now, nowErr := w.repo.Branch(ctx, refs.Main, "b")
+	if err != nil || nowErr != nil || second != first || now.Tip != moved.Tip || moved.Tip == first.Tip {
+		t.Errorf("repeated: %+v, %v, and before %+v; the branch is %+v, %v", second, err, first, now, nowErr)
 	}
 
 	tag, err := w.repo.Tag(ctx, refs.Main, "v1")

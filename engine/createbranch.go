@@ -74,12 +74,16 @@ func (r *Repository) CreateBranch(
 			if errors.Is(err, refs.ErrStale) {
 				err = &failure{kind: ErrExists, text: fmt.Sprintf("branch %q already exists", request.Branch)}
 			}
+			// With an idempotency key the transaction has a record all the same: a repetition must not
+			// move a branch that has gone on.
+			if err == nil && created.Moved && created.Old == created.Tip && actor.Receipt == nil {
+				created.Sequence, err = tx.Sequence(), refs.ErrUnchanged
+			}
 			return created, err
 		})
 }
 
-// replace notes the branch that is moved, if there is one. A branch that is at the new tip already
-// leaves the journal as it is.
+// replace notes the branch that is moved, if there is one.
 func (c *CreatedBranch) replace(ctx context.Context, tx *refs.Tx, full string) error {
 	ref, err := tx.Lookup(ctx, full)
 	if errors.Is(err, refs.ErrNotFound) {
@@ -88,9 +92,7 @@ func (c *CreatedBranch) replace(ctx context.Context, tx *refs.Tx, full string) e
 	if err != nil {
 		return fmt.Errorf("look up %s: %w", full, err)
 	}
-	if c.Moved, c.Old = true, ref.ID; c.Old == c.Tip {
-		c.Sequence = tx.Sequence()
-	}
+	c.Moved, c.Old = true, ref.ID
 	return nil
 }
 

@@ -28,15 +28,18 @@ func (r *Repository) Events(ctx context.Context, request EventsRequest) (refs.Pa
 		return page, r.gone(err)
 	}
 	if len(page.Entries) == 0 && page.Next == request.After {
-		head, err := r.Sequence(ctx)
-		if err != nil {
-			return page, err
-		}
-		if request.After > head {
-			return page, invalid("after: the journal is at %d and has not reached %d", head, request.After)
-		}
+		return page, r.checkReached(ctx, request.After, "after: ")
 	}
 	return page, nil
+}
+
+// checkReached makes sure that the journal has reached a position, which a field names.
+func (r *Repository) checkReached(ctx context.Context, after uint64, field string) error {
+	head, err := r.Sequence(ctx)
+	if err == nil && after > head {
+		err = invalid("%sthe journal is at %d and has not reached %d", field, head, after)
+	}
+	return err
 }
 
 // EventsBehind is [Repository.Events] for a position that may be within a transaction, with at most
@@ -49,13 +52,7 @@ func (r *Repository) EventsBehind(
 		return page, r.gone(err)
 	}
 	if len(page.Events) == 0 && page.Next == after {
-		head, err := r.Sequence(ctx)
-		if err != nil {
-			return page, err
-		}
-		if after.Sequence > head {
-			return page, invalid("the journal is at %d and has not reached %d", head, after.Sequence)
-		}
+		return page, r.checkReached(ctx, after.Sequence, "")
 	}
 	return page, nil
 }

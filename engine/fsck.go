@@ -252,8 +252,12 @@ func (h *Host) checkName(ctx context.Context, rec *record) error {
 	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, kv.ErrNotFound) {
 		return err
 	}
-	if _, _, err := readRecord(ctx, h.keys, rec.ID); err != nil {
+	now, _, err := readRecord(ctx, h.keys, rec.ID)
+	if err != nil {
 		return err // deleted since
+	}
+	if now.Name != rec.Name { // renamed since
+		return h.checkName(ctx, &now)
 	}
 	return fmt.Errorf("%w: repository %s is not listed as %q, number %d of %q", ErrCorrupt, rec.ID, rec.Name, rec.Number,
 		rec.Org)

@@ -176,8 +176,8 @@ func (r *Repository) mergeOnce(
 		if err := objects.Refresh(ctx); err != nil {
 			return fmt.Errorf("refresh objects: %w", err)
 		}
-		if there, err := objects.View().Linked().Has(ctx, outcome.Commit); err != nil || !there {
-			return errors.Join(err, notFound("commit %s not found", outcome.Commit)) // pruned: no ref led to it
+		if err := requireCommit(ctx, objects.View().Linked(), outcome.Commit); err != nil {
+			return err // pruned: no ref led to it
 		}
 		if err := objects.Stage(ctx, tx.Batch()); err != nil {
 			return fmt.Errorf("stage objects: %w", err)

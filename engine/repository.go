@@ -39,6 +39,9 @@ func (h *Host) Repository(ctx context.Context, org, name string) (*Repository, e
 	if err != nil {
 		return nil, err
 	}
+	if rec.Name != name { // renamed in between
+		return nil, notFound("repository %q not found", name)
+	}
 	return h.opened(ctx, &rec, stored)
 }
 

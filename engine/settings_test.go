@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,6 +11,8 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -60,6 +63,51 @@ func TestRenameRace(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestRenamedMeanwhile renames a repository between two steps of those who look for it: under the
+// old name nobody gets it, and fsck does not take it for damaged.
+func TestRenamedMeanwhile(t *testing.T) {
+	t.Parallel()
+	fs := vfs.NewMem()
+	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
+	must(t, err)
+	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	must(t, err)
+	stored := &afterGet{Store: keys}
+	host, err := engine.Open(t.Context(), engine.Config{KV: stored, Files: files})
+	must(t, err)
+	t.Cleanup(func() { must(t, errors.Join(host.Close(context.Background()), files.Close(), keys.Close())) })
+	repo := enginetest.Create(t, host, "old")
+	rename := func(key []byte, to string) {
+		repo, err := host.Repository(t.Context(), enginetest.Org, repo.Item().Name)
+		must(t, err)
+		stored.next.Store(&happening{key, func() {
+			_, err := repo.ChangeSettings(t.Context(), acme, engine.Settings{Name: to})
+			must(t, err)
+		}})
+	}
+
+	rename(append([]byte("Nacme\x00"), "old"...), "new")
+	if _, err := host.Repository(t.Context(), enginetest.Org, "old"); !errors.Is(err, engine.ErrNotFound) {
+		t.Errorf("the old name gives %v", err)
+	}
+	repo, err = host.Repository(t.Context(), enginetest.Org, "new")
+	must(t, err)
+	id := repo.Item().ID
+	rename(append([]byte("R"), id[:]...), "newer")
+	for checked, err := range host.Fsck(t.Context(), engine.FsckOptions{}) {
+		must(t, err)
+		if checked.Damaged() {
+			t.Errorf("%s: %q", checked.Name, checked.Problems())
+		}
+	}
+	if stored.next.Load() != nil {
+		t.Error("fsck did not read the record")
+	}
+	if _, err := host.Repository(t.Context(), enginetest.Org, "newer"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -25,17 +25,11 @@ func Strict() Option { return func(o *options) { o.strict = true } }
 // Document returns an OpenAPI 3.1 document in JSON. The same description always gives the same
 // bytes. An error names what is wrong with the description.
 func Document(info Info, operations []Operation, choices ...Option) ([]byte, error) {
-	document, err := describe(info, operations, choices...)
+	d, err := describe(info, operations, choices...)
 	if err != nil {
 		return nil, err
 	}
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(document); err != nil {
-		return nil, fmt.Errorf("openapi: %w", err)
-	}
-	return body.Bytes(), nil
+	return d.encode()
 }
 
 // document is an OpenAPI object: the names are those of the standard.
@@ -47,6 +41,18 @@ type document struct {
 	Tags              []tag               `json:"tags"`
 	Paths             ordered             `json:"paths"`
 	Components        components          `json:"components"`
+
+	told map[string]*operationObject // by their IDs
+}
+
+func (d *document) encode() ([]byte, error) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(d); err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	return body.Bytes(), nil
 }
 
 type documentInfo struct {
@@ -178,6 +184,7 @@ func describe(info Info, operations []Operation, choices ...Option) (*document, 
 		},
 		JSONSchemaDialect: "https://json-schema.org/draft/2020-12/schema",
 		Servers:           []map[string]string{{"url": "/"}},
+		told:              make(map[string]*operationObject, len(operations)),
 	}
 	for _, group := range info.Groups {
 		d.Tags = append(d.Tags, tag(group))
@@ -185,7 +192,7 @@ func describe(info Info, operations []Operation, choices ...Option) (*document, 
 	if err := w.headersOf(); err != nil {
 		return nil, err
 	}
-	paths, ids := make(map[string]int), make(map[string]bool)
+	paths := make(map[string]int)
 	for i := range operations {
 		o := &operations[i]
 		if err := o.check(&info); err != nil {
@@ -203,10 +210,10 @@ func describe(info Info, operations []Operation, choices ...Option) (*document, 
 		}
 		methods := d.Paths[at].value.(ordered)
 		method := strings.ToLower(o.Method)
-		if ids[o.ID] || slices.ContainsFunc(methods, func(m member) bool { return m.name == method }) {
+		if d.told[o.ID] != nil || slices.ContainsFunc(methods, func(m member) bool { return m.name == method }) {
 			return nil, fmt.Errorf("openapi: %s %s (%s) is described twice", o.Method, o.Path, o.ID)
 		}
-		ids[o.ID] = true
+		d.told[o.ID] = told
 		d.Paths[at].value = append(methods, member{method, told})
 	}
 	d.Components = components{

@@ -112,14 +112,10 @@ type pageError struct {
 // depthShown is how far fields are indented.
 const depthShown = 6
 
-// pageOf renders the page, and returns its policy for content: nothing but its own style and
-// script.
-func pageOf(info *Info, operations []Operation) (page []byte, policy string, err error) {
-	document, err := describe(*info, operations)
-	if err != nil {
-		return nil, "", err
-	}
-	p := &painter{info: info, document: document, calls: make(map[string]*pageCall)}
+// pageOf renders the page of a document, and returns its policy for content: nothing but its own
+// style and script.
+func pageOf(info *Info, operations []Operation, d *document) (page []byte, policy string, err error) {
+	p := &painter{info: info, document: d, calls: make(map[string]*pageCall)}
 	data := &pageData{
 		Title: info.Title, Version: info.Version, Summary: info.Summary, Intro: marked(info.Description),
 		Programs: info.Programs, DocumentPath: DocumentPath, AgentsPath: AgentsPath, Style: template.CSS(pageStyle),
@@ -196,7 +192,7 @@ func (p *painter) call(o *Operation) *pageCall {
 		Denied: o.Denied, Curl: curl(o),
 	}
 	p.calls[o.ID] = call
-	told := p.operation(o)
+	told := p.document.told[o.ID]
 	for i := range told.Parameters {
 		parameter := &told.Parameters[i]
 		call.Parameters = append(call.Parameters, pageField{
@@ -242,21 +238,6 @@ func (p *painter) call(o *Operation) *pageCall {
 		call.Errors = append(call.Errors, shown)
 	}
 	return call
-}
-
-// operation finds an operation in the document.
-func (p *painter) operation(o *Operation) *operationObject {
-	for _, path := range p.document.Paths {
-		if path.name != o.Path {
-			continue
-		}
-		for _, method := range path.value.(ordered) {
-			if told, ok := method.value.(*operationObject); ok && told.OperationID == o.ID {
-				return told
-			}
-		}
-	}
-	return &operationObject{}
 }
 
 func (p *painter) response(of *operationObject, status int) *response {

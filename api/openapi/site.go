@@ -30,11 +30,15 @@ const filesMax = 4 << 20
 
 // Files returns the document, the page for people and the text for agents.
 func Files(info Info, operations []Operation) ([]File, error) {
-	document, err := Document(info, operations)
+	d, err := describe(info, operations)
 	if err != nil {
 		return nil, err
 	}
-	page, policy, err := pageOf(&info, operations)
+	document, err := d.encode()
+	if err != nil {
+		return nil, err
+	}
+	page, policy, err := pageOf(&info, operations, d)
 	if err != nil {
 		return nil, err
 	}

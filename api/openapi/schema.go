@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -13,7 +14,7 @@ import (
 
 // schemas are the named schemas of a document, made from types as they are asked for.
 type schemas struct {
-	info   *Info
+	guard  *regexp.Regexp // info.Guard; nil without one
 	strict bool
 	named  map[string]*jsonschema.Schema
 	known  map[typed]string // the name of a type's schema
@@ -26,9 +27,10 @@ type typed struct {
 }
 
 func newSchemas(info *Info, strict bool) *schemas {
-	s := &schemas{info: info, strict: strict, known: make(map[typed]string), named: make(map[string]*jsonschema.Schema)}
+	s := &schemas{strict: strict, known: make(map[typed]string), named: make(map[string]*jsonschema.Schema)}
 	maps.Copy(s.named, info.Shapes)
 	if info.Guard != "" {
+		s.guard = regexp.MustCompile(info.Guard)
 		s.named[notAGuard] = &jsonschema.Schema{
 			Description: "The name of a field that is no guard: unknown fields are ignored, unknown guards refused.",
 			Not:         &jsonschema.Schema{Pattern: info.Guard},
@@ -174,11 +176,11 @@ func (s *schemas) complete(schema *jsonschema.Schema, t reflect.Type, sent bool)
 		if err := s.apply(field.Tag.Get("schema"), property, schema, name); err != nil {
 			return fmt.Errorf("openapi: %v, field %s: %w", t, field.Name, err)
 		}
-		if s.isGuard(name) {
+		if s.guard != nil && s.guard.MatchString(name) {
 			guards = append(guards, name)
 		}
 	}
-	if sent && s.info.Guard != "" {
+	if sent && s.guard != nil {
 		schema.PropertyNames = reference(notAGuard)
 		if len(guards) > 0 {
 			schema.PropertyNames = &jsonschema.Schema{

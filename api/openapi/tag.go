@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,8 +124,4 @@ func literal(schema *jsonschema.Schema, text string) (json.RawMessage, error) {
 func jsonName(field reflect.StructField) (string, bool) {
 	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 	return cmp.Or(name, field.Name), field.IsExported() && name != "-" && (!field.Anonymous || name != "")
-}
-
-func (s *schemas) isGuard(name string) bool {
-	return s.info.Guard != "" && regexp.MustCompile(s.info.Guard).MatchString(name)
 }

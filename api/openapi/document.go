@@ -395,14 +395,29 @@ func (w *writer) answer(o *Operation, a *Answer) (*response, error) {
 	return told, nil
 }
 
-// failure is the response of an error. Common ones are shared.
+// failure is the response of an error. Common ones are made once, and shared.
 func (w *writer) failure(o *Operation, e Error) (*response, error) {
-	typed, own := e.Type, false
+	if e.Type != nil || o.Error != nil || o.Method == http.MethodHead || !w.info.isCommon(e) {
+		return w.ownFailure(o, e)
+	}
+	name := strings.ReplaceAll(http.StatusText(e.Status), " ", "")
+	if w.common[name] == nil {
+		told, err := w.ownFailure(o, e)
+		if err != nil {
+			return nil, err
+		}
+		w.common[name] = told
+	}
+	return &response{Ref: "#/components/responses/" + name}, nil
+}
+
+func (w *writer) ownFailure(o *Operation, e Error) (*response, error) {
+	typed := e.Type
 	if typed == nil {
 		typed = o.Error
 	}
 	if typed == nil {
-		typed, own = w.info.Error, true
+		typed = w.info.Error
 	}
 	told := &response{Description: e.Description}
 	var err error
@@ -419,14 +434,7 @@ func (w *writer) failure(o *Operation, e Error) (*response, error) {
 		}
 		told.Content = map[string]mediaType{jsonType: media}
 	}
-	if !own || o.Method == http.MethodHead || !slices.ContainsFunc(w.info.Common, func(c Error) bool {
-		return c.Status == e.Status && c.Description == e.Description
-	}) {
-		return told, nil
-	}
-	name := strings.ReplaceAll(http.StatusText(e.Status), " ", "")
-	w.common[name] = told
-	return &response{Ref: "#/components/responses/" + name}, nil
+	return told, nil
 }
 
 // headersOf describes the headers of every answer.

@@ -181,6 +181,13 @@ type Error struct {
 	Example     string
 }
 
+// isCommon reports whether an error is one of Common, and not one of its status alone.
+func (i *Info) isCommon(e Error) bool {
+	return slices.ContainsFunc(i.Common, func(c Error) bool {
+		return c.Status == e.Status && c.Description == e.Description
+	})
+}
+
 // check finds mistakes in the description that the document would not show.
 func (o *Operation) check(info *Info) error {
 	wrong := func(format string, args ...any) error {

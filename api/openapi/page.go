@@ -225,9 +225,7 @@ func (p *painter) call(o *Operation) *pageCall {
 		call.Answers = append(call.Answers, answer)
 	}
 	for _, e := range o.errors(p.info) {
-		if slices.ContainsFunc(p.info.Common, func(c Error) bool {
-			return c.Status == e.Status && c.Description == e.Description
-		}) {
+		if p.info.isCommon(e) {
 			call.Also = append(call.Also, e.Status)
 			continue
 		}

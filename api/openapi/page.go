@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -370,11 +371,12 @@ func curl(o *Operation) string {
 	path := o.Path
 	var query []string
 	for _, p := range o.Parameters {
+		escaped := strings.ReplaceAll(url.QueryEscape(p.Example), "+", "%20")
 		switch {
 		case p.In == InPath:
-			path = strings.ReplaceAll(path, "{"+p.Name+"}", escape(p.Example))
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", escaped)
 		case p.In == InQuery && p.Required:
-			query = append(query, p.Name+"="+escape(p.Example))
+			query = append(query, p.Name+"="+escaped)
 		}
 	}
 	target := "$PACKHORSE" + path

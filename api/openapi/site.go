@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -78,18 +77,4 @@ func (f *File) Status(ifNoneMatch string) int {
 		}
 	}
 	return http.StatusOK
-}
-
-// escape is a text in a part of a URL.
-func escape(text string) string {
-	var out bytes.Buffer
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("-._~", c) >= 0:
-			out.WriteByte(c)
-		default:
-			fmt.Fprintf(&out, "%%%02X", c)
-		}
-	}
-	return out.String()
 }

@@ -114,8 +114,7 @@ func branchCalls() []call {
 				},
 				Errors: []openapi.Error{
 					fails(http.StatusNotFound, "The base, or the repository, does not exist."),
-					fails(http.StatusConflict, "The branch exists, its name conflicts with another ref, or the idempotency key was used for "+
-						"another request."),
+					fails(http.StatusConflict, "The branch exists, its name conflicts with another ref."),
 				},
 			},
 		},
@@ -131,7 +130,7 @@ func branchCalls() []call {
 				}},
 				Errors: []openapi.Error{
 					fails(http.StatusNotFound, "The branch, or the repository, does not exist."),
-					fails(http.StatusConflict, "It is the default branch, or the idempotency key was used for another request."),
+					fails(http.StatusConflict, "It is the default branch."),
 				},
 			},
 		},

@@ -145,8 +145,7 @@ func commitPackCalls() []call {
 	errors := func(notFound string) []openapi.Error {
 		return []openapi.Error{
 			fails(http.StatusNotFound, notFound),
-			fails(http.StatusConflict, "The branch has not the expected tip, a name conflicts with another ref, or the idempotency key was "+
-				"used for another request."),
+			fails(http.StatusConflict, "The branch has not the expected tip, a name conflicts with another ref."),
 		}
 	}
 	return []call{

@@ -125,13 +125,19 @@ func (c *call) at(path string) openapi.Operation {
 	return o
 }
 
-// complete adds what calls of its kind have in common.
+// complete adds what calls of its kind have in common. A write with a 409 of its own lists causes
+// there, and the reuse of its key becomes the last one.
 func (c *call) complete() {
 	c.Parameters, c.Answers, c.Errors = slices.Clone(c.Parameters), slices.Clone(c.Answers), slices.Clone(c.Errors)
 	if c.writes {
 		c.Parameters = append(c.Parameters, idempotencyKey)
 		for i := range c.Answers {
 			c.Answers[i].Headers = append(c.Answers[i].Headers, repoSequence)
+		}
+		for i := range c.Errors {
+			if e := &c.Errors[i]; e.Status == http.StatusConflict {
+				e.Description = strings.TrimSuffix(e.Description, ".") + ", or the idempotency key was used for another request."
+			}
 		}
 		c.orError(fails(http.StatusConflict, "The idempotency key was used for another request."))
 		if c.Error == nil {

@@ -65,7 +65,7 @@ func credentialCalls() []call {
 				}},
 				Errors: []openapi.Error{
 					fails(http.StatusNotFound, "The repository does not exist, or the token is for another one."),
-					fails(http.StatusConflict, "There is already a credential, or the idempotency key was used for another request."),
+					fails(http.StatusConflict, "There is already a credential."),
 					noKey,
 				},
 			},

@@ -31,8 +31,7 @@ func detachCalls() []call {
 				}},
 				Errors: []openapi.Error{
 					fails(http.StatusForbidden, "The token lacks the scope, or its policy has `no-push` or `verify-sig` for any branch or tag."),
-					fails(http.StatusConflict, "There is no upstream, the repository is being detached, or the idempotency key was used for "+
-						"another request."),
+					fails(http.StatusConflict, "There is no upstream, the repository is being detached."),
 				},
 			},
 		},
@@ -48,7 +47,7 @@ func detachCalls() []call {
 					Example: `{"message": "the repository has no upstream"}`,
 				}},
 				Errors: []openapi.Error{
-					fails(http.StatusConflict, "Another detachment is under way, or the idempotency key was used for another request."),
+					fails(http.StatusConflict, "Another detachment is under way."),
 					fails(http.StatusGatewayTimeout, "The sync did not end within 30 seconds; nothing has changed."),
 				},
 			},

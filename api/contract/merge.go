@@ -131,7 +131,7 @@ func mergeCalls() []call {
 					notThere,
 					{
 						Status:      http.StatusConflict,
-						Description: "The branches conflict, the target has not the expected tip, or the idempotency key was used for another request.",
+						Description: "The branches conflict, the target has not the expected tip.",
 						Type:        MergeConflict{},
 						Example: `{"error": "the branches conflict", "conflict_type": "merge_conflict", "conflict_paths": ["hello.txt"],
  "merge_base_sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50"}`,

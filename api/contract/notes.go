@@ -89,7 +89,7 @@ func noteCalls() []call {
 	namespace := flag("ephemeral", "The namespace of the notes ref.")
 	conflict := openapi.Error{
 		Status: http.StatusConflict, Type: NoteConflict{},
-		Description: "There is a note already, the notes ref has not the expected tip, or the idempotency key was used for another request.",
+		Description: "There is a note already, the notes ref has not the expected tip.",
 	}
 	return []call{
 		{

@@ -168,7 +168,7 @@ func repositoryCalls() []call {
 				}},
 				Errors: []openapi.Error{
 					fails(http.StatusNotFound, "The branch, or the repository, does not exist."),
-					fails(http.StatusConflict, "The name is taken, or the idempotency key was used for another request."),
+					fails(http.StatusConflict, "The name is taken."),
 				},
 			},
 		},
@@ -186,7 +186,7 @@ func repositoryCalls() []call {
 				Errors: []openapi.Error{
 					fails(http.StatusForbidden, "The token lacks the scope, or its policy has `no-push` or `no-force-push` for any ref."),
 					fails(http.StatusNotFound, "The repository never existed."),
-					fails(http.StatusConflict, "It is already deleted, or the idempotency key was used for another request."),
+					fails(http.StatusConflict, "It is already deleted."),
 				},
 			},
 		},

@@ -102,8 +102,7 @@ func tagCalls() []call {
 				}},
 				Errors: []openapi.Error{
 					fails(http.StatusNotFound, "The commit, or the repository, does not exist."),
-					fails(http.StatusConflict, "The tag exists, its name conflicts with another ref, or the idempotency key was used for "+
-						"another request."),
+					fails(http.StatusConflict, "The tag exists, its name conflicts with another ref."),
 				},
 			},
 		},

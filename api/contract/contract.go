@@ -213,10 +213,14 @@ var (
 	}
 )
 
-// notNeeded is the body of a deletion whose path says all.
-var notNeeded = &openapi.Body{
-	Type: Empty{}, Optional: true, Description: "Not needed; what it says again must agree with the path.",
-}
+var (
+	// emptyBody is the body of a deletion that is about the repository.
+	emptyBody = &openapi.Body{Type: Empty{}, Optional: true, Description: "Empty, or `{}`."}
+	// notNeeded is the body of a deletion whose path says all.
+	notNeeded = &openapi.Body{
+		Type: Empty{}, Optional: true, Description: "Not needed; what it says again must agree with the path.",
+	}
+)
 
 // Person is an author or a committer.
 type Person struct {

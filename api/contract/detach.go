@@ -41,7 +41,7 @@ func detachCalls() []call {
 				Method: http.MethodDelete, ID: "detach", Group: upstreams,
 				Summary:     "detaches the repository from its upstream",
 				Description: "A running sync is cancelled. The answer is the same if there is no upstream.",
-				Body:        &openapi.Body{Type: Empty{}, Optional: true, Description: "Empty, or `{}`."},
+				Body:        emptyBody,
 				Answers: []openapi.Answer{{
 					Status: http.StatusOK, Description: "The repository has no upstream.", Type: Message{},
 					Example: `{"message": "the repository has no upstream"}`,

@@ -178,7 +178,7 @@ func repositoryCalls() []call {
 				Method: http.MethodDelete, ID: "deleteRepository", Group: repositories,
 				Summary:     "deletes the repository",
 				Description: "With its refs, journal, credential and upstream, in one transaction. The name can be used again.",
-				Body:        &openapi.Body{Type: Empty{}, Optional: true, Description: "Empty, or `{}`."},
+				Body:        emptyBody,
 				Answers: []openapi.Answer{{
 					Status: http.StatusOK, Description: "It is deleted.", Type: DeletedRepository{},
 					Example: `{"repo_id": "01a20294-e394-765d-a5c5-2cee716170ca", "message": "repository deleted"}`,

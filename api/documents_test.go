@@ -28,7 +28,7 @@ var described = sync.OnceValues(func() (*openapitest.Contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := openapi.Document(calls.Info("test"), operations, openapi.Strict())
+	text, err := openapi.Document(calls.Info("test"), operations, openapi.Options{Strict: true})
 	if err != nil {
 		return nil, err
 	}

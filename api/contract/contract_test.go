@@ -21,13 +21,13 @@ func routes() []contract.Route {
 	return list
 }
 
-func document(t *testing.T, options ...openapi.Option) []byte {
+func document(t *testing.T, options openapi.Options) []byte {
 	t.Helper()
 	operations, err := contract.Operations(routes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := openapi.Document(contract.Info("test"), operations, options...)
+	text, err := openapi.Document(contract.Info("test"), operations, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,10 +38,10 @@ func document(t *testing.T, options ...openapi.Option) []byte {
 // the form that the document gives them.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	for name, options := range map[string][]openapi.Option{"served": nil, "strict": {openapi.Strict()}} {
+	for name, options := range map[string]openapi.Options{"served": {}, "strict": {Strict: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text := document(t, options...)
+			text := document(t, options)
 			if err := openapitest.CheckDocument(text); err != nil {
 				t.Error(err)
 			}
@@ -103,7 +103,7 @@ func TestPageExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := openapitest.New(document(t, openapi.Strict()))
+	c, err := openapitest.New(document(t, openapi.Options{Strict: true}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestStatuses(t *testing.T) {
 		"501": true, // of git LFS
 		"505": true, // of a request that is not read
 	}
-	for _, status := range regexp.MustCompile(`"([45]\d\d)":`).FindAllSubmatch(document(t), -1) {
+	for _, status := range regexp.MustCompile(`"([45]\d\d)":`).FindAllSubmatch(document(t, openapi.Options{}), -1) {
 		described[string(status[1])] = true
 	}
 	for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllStringSubmatch(table, -1) {

@@ -13,19 +13,17 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Option changes a document.
-type Option func(*options)
-
-type options struct{ strict bool }
-
-// Strict makes a document that allows no field in an answer beside those described: for tests.
-// Clients must ignore fields that they do not know, so the document that is served allows them.
-func Strict() Option { return func(o *options) { o.strict = true } }
+// Options change a document. The zero value is for the one that is served.
+type Options struct {
+	// Strict allows no field in an answer beside those described: for tests. Clients must ignore
+	// fields that they do not know, so the document that is served allows them.
+	Strict bool
+}
 
 // Document returns an OpenAPI 3.1 document in JSON. The same description always gives the same
 // bytes. An error names what is wrong with the description.
-func Document(info Info, operations []Operation, choices ...Option) ([]byte, error) {
-	d, err := describe(info, operations, choices...)
+func Document(info Info, operations []Operation, options Options) ([]byte, error) {
+	d, err := describe(info, operations, options)
 	if err != nil {
 		return nil, err
 	}
@@ -168,13 +166,9 @@ type writer struct {
 	headers map[string]*headerObject
 }
 
-func describe(info Info, operations []Operation, choices ...Option) (*document, error) {
-	var chosen options
-	for _, choose := range choices {
-		choose(&chosen)
-	}
+func describe(info Info, operations []Operation, options Options) (*document, error) {
 	w := &writer{
-		info: &info, schemas: newSchemas(&info, chosen.strict), common: make(map[string]*response),
+		info: &info, schemas: newSchemas(&info, options.Strict), common: make(map[string]*response),
 		headers: make(map[string]*headerObject),
 	}
 	d := &document{

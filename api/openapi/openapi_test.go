@@ -113,19 +113,13 @@ func operations() []openapi.Operation {
 	}
 }
 
-func document(t *testing.T, options ...openapi.Option) []byte {
-	t.Helper()
-	text, err := openapi.Document(info(), operations(), options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
 // The whole document of a small API; -rewrite records it, and the review of the diff judges it.
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	text := document(t)
+	text, err := openapi.Document(info(), operations(), openapi.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := openapitest.CheckDocument(text); err != nil {
 		t.Error(err)
 	}
@@ -183,7 +177,7 @@ func TestMistakes(t *testing.T) {
 			t.Parallel()
 			list := operations()
 			test.change(&list[0])
-			_, err := openapi.Document(info(), list)
+			_, err := openapi.Document(info(), list, openapi.Options{})
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("error %v, want %q", err, test.says)
 			}

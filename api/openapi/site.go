@@ -29,7 +29,7 @@ const filesMax = 4 << 20
 
 // Files returns the document, the page for people and the text for agents.
 func Files(info Info, operations []Operation) ([]File, error) {
-	d, err := describe(info, operations)
+	d, err := describe(info, operations, Options{})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ var described = sync.OnceValues(func() (*openapitest.Contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	document, err := openapi.Document(contract.Info("test"), operations, openapi.Strict())
+	document, err := openapi.Document(contract.Info("test"), operations, openapi.Options{Strict: true})
 	if err != nil {
 		return nil, err
 	}

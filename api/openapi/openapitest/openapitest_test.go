@@ -73,7 +73,7 @@ func contract(t *testing.T) *openapitest.Contract {
 			Method: "POST", Path: "/lines", ID: "lines", Group: "g", Summary: "writes lines", Scope: "s", Denied: 403,
 			Body: &openapi.Body{Lines: []any{first{}, next{}}}, Answers: ok("Written."),
 		},
-	}, openapi.Strict())
+	}, openapi.Options{Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}

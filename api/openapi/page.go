@@ -231,7 +231,7 @@ func (p *painter) call(o *Operation) *pageCall {
 			continue
 		}
 		shown := pageError{Status: e.Status, Text: marked(e.Description)}
-		if content, ok := p.response(told, e.Status).Content[jsonType]; ok && e.Type != nil {
+		if content, ok := p.response(told, e.Status).Content[jsonType]; ok && (e.Type != nil || o.Error != nil) {
 			shown.Fields = p.fields(content.Schema, false)
 		}
 		call.Errors = append(call.Errors, shown)

@@ -80,6 +80,41 @@ func TestPageContent(t *testing.T) {
 	}
 }
 
+// An error shows its fields if it has others than every error: by its own type, or by that of the
+// errors of its call.
+func TestPageErrors(t *testing.T) {
+	t.Parallel()
+	type stained struct {
+		failure
+		Depth int `json:"depth" jsonschema:"of the stain"`
+	}
+	tests := map[string]struct {
+		change func(o *openapi.Operation)
+		shown  bool
+	}{
+		"every error":           {func(*openapi.Operation) {}, false},
+		"errors of the call":    {func(o *openapi.Operation) { o.Error = stained{} }, true},
+		"the error":             {func(o *openapi.Operation) { o.Errors[0].Type = stained{} }, true},
+		"an error without body": {func(o *openapi.Operation) { o.Error, o.Errors[0].Bare = stained{}, true }, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			list := operations()
+			test.change(&list[1])
+			page := string(files(t, list)[openapi.PagePath].Body)
+			_, shown, _ := strings.Cut(page, "It is dry.")
+			shown, _, ok := strings.Cut(shown, "</article>")
+			text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(shown, "")
+			for _, want := range []string{"Fields", "error string", "depth integer", "of the stain"} {
+				if !ok || strings.Contains(text, want) != test.shown {
+					t.Errorf("%q is shown: %t, want %t; the error is\n%s", want, !test.shown, test.shown, text)
+				}
+			}
+		})
+	}
+}
+
 // A call at an older path is shown with its newer one.
 func TestTwins(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
@@ -24,15 +23,7 @@ import (
 // helper runs packhorse credential as git does, with a request on stdin.
 func helper(t *testing.T, request string, args ...string) result {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), bin, append([]string{"credential"}, args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
-	var out, errOut bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(request), &out, &errOut
-	err := cmd.Run()
-	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-		t.Fatal(err)
-	}
-	return result{status: cmd.ProcessState.ExitCode(), out: out.String(), errOut: errOut.String()}
+	return runReading(t, strings.NewReader(request), bin, nil, append([]string{"credential"}, args...)...)
 }
 
 // answerForm is what git gets, in the order in which it is printed.

@@ -266,11 +266,16 @@ func (k *killing) commit(branch, name, key string) reply {
 }
 
 func (k *killing) api(method, path, key string, body []byte) reply {
-	request, err := http.NewRequestWithContext(k.t.Context(), method, k.server.URL+path, bytes.NewReader(body))
+	return send(k.t.Context(), method, k.server.URL+path, k.token, key, body)
+}
+
+// send runs a call, under a key unless that is empty.
+func send(ctx context.Context, method, url, token, key string, body []byte) reply {
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return reply{err: err}
 	}
-	request.Header.Set("Authorization", "Bearer "+k.token)
+	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/x-ndjson")
 	if key != "" {
 		request.Header.Set("Idempotency-Key", key)

@@ -134,19 +134,7 @@ func (s *eventStorm) restart() {
 
 // call runs a request on a repository.
 func (l *stormServer) call(ctx context.Context, method, path string, repo int, body []byte) reply {
-	request, err := http.NewRequestWithContext(ctx, method, l.server.URL+path, strings.NewReader(string(body)))
-	if err != nil {
-		return reply{err: err}
-	}
-	request.Header.Set("Authorization", "Bearer "+l.tokens[repo])
-	request.Header.Set("Content-Type", "application/x-ndjson")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return reply{err: err}
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	return reply{status: response.StatusCode, body: answer, err: err}
+	return send(ctx, method, l.server.URL+path, l.tokens[repo], "", body)
 }
 
 // write commits to random repositories until there are enough commits. A commit whose answer was

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,10 +50,17 @@ func packhorse(t *testing.T, env []string, args ...string) result {
 // runBinary is packhorse for a binary of that path.
 func runBinary(t *testing.T, path string, env []string, args ...string) result {
 	t.Helper()
+	return runReading(t, nil, path, append([]string{"PACKHORSE_MIN_FREE=1MiB"}, env...), args...)
+}
+
+// runReading runs a binary with something on stdin, nil for nothing. env is its whole environment
+// but for PATH and an empty HOME.
+func runReading(t *testing.T, stdin io.Reader, path string, env []string, args ...string) result {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), path, args...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PACKHORSE_MIN_FREE=1MiB"}, env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, env...)
 	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errOut
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -88,14 +88,13 @@ type heard struct {
 	err error
 }
 
-// wait requests the events after sequence 5, in a goroutine of its own. serving is the life of the
-// server.
-func (c *client) wait(ctx, serving context.Context) <-chan heard {
+// wait makes a request that waits, in a goroutine of its own. serving is the life of the server.
+func (c *client) wait(ctx, serving context.Context, h handler, query string) <-chan heard {
 	done := make(chan heard, 1)
 	go func() {
-		x := exchangetest.New(http.MethodGet, "/?after=5&wait=60", nil)
+		x := exchangetest.New(http.MethodGet, "/?"+query, nil)
 		x.Ctx, x.ServingCtx = ctx, serving
-		err := c.door.Events(x, c.grant)
+		err := h(x, c.grant)
 		if err != nil {
 			rest.Refuse(x, err)
 		}
@@ -109,7 +108,7 @@ func (c *client) wait(ctx, serving context.Context) <-chan heard {
 func TestEventsWait(t *testing.T) {
 	t.Parallel()
 	c, _ := seeded(t)
-	done := c.wait(t.Context(), t.Context())
+	done := c.wait(t.Context(), t.Context(), c.door.Events, "after=5&wait=60")
 	made := c.commit("main", "new", "text")
 	var p eventsPage
 	(<-done).want(http.StatusOK).decode(&p)
@@ -125,19 +124,20 @@ func TestEventsWait(t *testing.T) {
 func TestEventsWaitEnds(t *testing.T) {
 	t.Parallel()
 	c, _ := seeded(t)
+	const query = "after=5&wait=60"
 	serving, stop := context.WithCancel(t.Context())
-	stopped := c.wait(t.Context(), serving)
+	stopped := c.wait(t.Context(), serving, c.door.Events, query)
 	stop()
 	if h := <-stopped; h.err != nil || h.Status != http.StatusOK || !strings.Contains(string(h.Body), `"events":[]`) {
 		t.Errorf("the server stops: %v, %s", h.err, h.Body)
 	}
 	present, leave := context.WithCancel(t.Context())
-	left := c.wait(present, t.Context())
+	left := c.wait(present, t.Context(), c.door.Events, query)
 	leave()
 	if h := <-left; !errors.Is(h.err, context.Canceled) {
 		t.Errorf("the client has gone: %v", h.err)
 	}
-	deleted := c.wait(t.Context(), t.Context())
+	deleted := c.wait(t.Context(), t.Context(), c.door.Events, query)
 	c.call(c.door.DeleteRepository, http.MethodDelete, "/", nil).want(http.StatusOK)
 	if h := <-deleted; !errors.Is(h.err, engine.ErrNotFound) || h.Status != http.StatusNotFound {
 		t.Errorf("the repository is gone: %v", h.err)

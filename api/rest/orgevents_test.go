@@ -13,7 +13,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/api/auth"
-	"packhorse/api/exchange/exchangetest"
 	"packhorse/api/rest"
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
@@ -118,34 +117,20 @@ func TestOrgEventsWait(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
 	c.create("").want(http.StatusCreated)
-	end := *c.orgEvents("").NextCursor
-	wait := func(ctx, serving context.Context) <-chan heard {
-		done := make(chan heard, 1)
-		go func() {
-			x := exchangetest.New(http.MethodGet, "/?wait=60&cursor="+end, nil)
-			x.Ctx, x.ServingCtx = ctx, serving
-			err := c.door.OrgEvents(x, c.grant)
-			if err != nil {
-				rest.Refuse(x, err)
-			}
-			got, finishErr := x.Finish()
-			done <- heard{answer{got, t}, errors.Join(err, finishErr)}
-		}()
-		return done
-	}
+	query := "wait=60&cursor=" + *c.orgEvents("").NextCursor
 	serving, stop := context.WithCancel(t.Context())
-	stopped := wait(t.Context(), serving)
+	stopped := c.wait(t.Context(), serving, c.door.OrgEvents, query)
 	stop()
 	if h := <-stopped; h.err != nil || !strings.Contains(string(h.Body), `"events":[]`) {
 		t.Errorf("the server stops: %v, %s", h.err, h.Body)
 	}
 	present, leave := context.WithCancel(t.Context())
-	left := wait(present, t.Context())
+	left := c.wait(present, t.Context(), c.door.OrgEvents, query)
 	leave()
 	if h := <-left; !errors.Is(h.err, context.Canceled) {
 		t.Errorf("the client has gone: %v", h.err)
 	}
-	told := wait(t.Context(), t.Context())
+	told := c.wait(t.Context(), t.Context(), c.door.OrgEvents, query)
 	c.as("new").create("").want(http.StatusCreated)
 	var p orgEventsPage
 	(<-told).want(http.StatusOK).decode(&p)

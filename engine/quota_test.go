@@ -24,7 +24,6 @@ import (
 	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/pack/packtest"
-	"packhorse/refs"
 )
 
 // quotaWorld is a host with quotas, and a second organization without any in which the same happens
@@ -250,17 +249,14 @@ var quotaWays = map[string]quotaWay{
 		return err
 	},
 	"restore-commit": func(w *quotaWorld, org string) error {
-		tip := w.tip(org, "refs/heads/topic")
 		_, err := w.repo(org, "r").RestoreCommit(w.t.Context(), tester(org), engine.RestoreRequest{
-			Target: main, Details: engine.CommitDetails{Author: thor},
-			Commit: engine.CommitName{Text: tip.String(), Kind: engine.FullID},
+			Target: main, Details: engine.CommitDetails{Author: thor}, Commit: branchNamed("topic"),
 		})
 		return err
 	},
 	"note": func(w *quotaWorld, org string) error {
 		_, err := w.repo(org, "r").AddNote(w.t.Context(), tester(org), engine.NoteTarget{
-			Ref: engine.DefaultNotesRef, Author: thor,
-			Object: engine.CommitName{Text: w.tip(org, "refs/heads/main").String(), Kind: engine.FullID},
+			Ref: engine.DefaultNotesRef, Author: thor, Object: branchNamed("main"),
 		}, "a note", false)
 		return err
 	},
@@ -270,23 +266,6 @@ var quotaWays = map[string]quotaWay{
 		})
 		return err
 	},
-}
-
-func (w *quotaWorld) tip(org, name string) object.ID {
-	w.t.Helper()
-	ad, err := w.repo(org, "r").Advertise(w.t.Context(), refs.Main)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer ad.Close()
-	for ref, err := range ad.All(w.t.Context(), name) {
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		return ref.ID
-	}
-	w.t.Fatalf("no ref %s", name)
-	return object.ZeroID
 }
 
 // TestQuotaWays stores objects in every way under a quota with a byte less than that needs, which

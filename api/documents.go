@@ -47,8 +47,8 @@ func document(f openapi.File) Handler {
 		for name, value := range f.Headers() {
 			x.SetHeader(name, value)
 		}
-		if status := f.Status(x.Header("If-None-Match")); status != http.StatusOK {
-			x.Respond(status, "", nil)
+		if exchange.TagAmong(x.Header("If-None-Match"), f.ETag, true) {
+			x.Respond(http.StatusNotModified, "", nil)
 			return nil
 		}
 		x.Respond(http.StatusOK, f.ContentType, f.Body)

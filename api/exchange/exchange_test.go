@@ -153,3 +153,19 @@ func TestIsMediaType(t *testing.T) {
 		}
 	}
 }
+
+func TestTagAmong(t *testing.T) {
+	t.Parallel()
+	const tag = `"x"`
+	for list, want := range map[string]struct{ weak, strong bool }{
+		"": {}, `"y"`: {}, tag: {true, true}, "W/" + tag: {true, false}, `"y", ` + tag: {true, true}, "*": {true, true},
+		`"y",W/"x"`: {true, false}, "x": {},
+	} {
+		if weak := exchange.TagAmong(list, tag, true); weak != want.weak {
+			t.Errorf("%s, weak: %t", list, weak)
+		}
+		if strong := exchange.TagAmong(list, tag, false); strong != want.strong {
+			t.Errorf("%s, strong: %t", list, strong)
+		}
+	}
+}

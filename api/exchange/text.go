@@ -1,9 +1,6 @@
 package exchange
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // Unfinished counts the bytes at the end of p that begin a character of UTF-8 without ending it.
 func Unfinished(p []byte) int {
@@ -16,11 +13,4 @@ func Unfinished(p []byte) int {
 		}
 	}
 	return 0
-}
-
-// IsMediaType reports whether a Content-Type, or an item of Accept, is want, whatever its
-// parameters.
-func IsMediaType(value, want string) bool {
-	media, _, _ := strings.Cut(value, ";")
-	return strings.EqualFold(strings.TrimSpace(media), want)
 }

@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/http"
-	"strings"
 )
 
 // The paths of the files.
@@ -67,14 +65,4 @@ func (f *File) Headers() map[string]string {
 		headers["Content-Security-Policy"] = f.Policy
 	}
 	return headers
-}
-
-// Status is 304 for a client whose If-None-Match header names the file as it is, and 200 otherwise.
-func (f *File) Status(ifNoneMatch string) int {
-	for tag := range strings.SplitSeq(ifNoneMatch, ",") {
-		if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); tag == "*" || tag == f.ETag {
-			return http.StatusNotModified
-		}
-	}
-	return http.StatusOK
 }

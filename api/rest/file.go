@@ -113,35 +113,20 @@ func writePart(w io.Writer, content *odb.Object, part span) error {
 // returns the status that ends the request, or 0.
 func precondition(x exchange.Exchange, etag string, modified time.Time) int {
 	if match := x.Header("If-Match"); match != "" {
-		if !etagAmong(match, etag, false) {
+		if !exchange.TagAmong(match, etag, false) {
 			return http.StatusPreconditionFailed
 		}
 	} else if since, ok := timeOf(x.Header("If-Unmodified-Since")); ok && modified.After(since) {
 		return http.StatusPreconditionFailed
 	}
 	if match := x.Header("If-None-Match"); match != "" {
-		if etagAmong(match, etag, true) {
+		if exchange.TagAmong(match, etag, true) {
 			return http.StatusNotModified
 		}
 	} else if since, ok := timeOf(x.Header("If-Modified-Since")); ok && !modified.After(since) {
 		return http.StatusNotModified
 	}
 	return 0
-}
-
-// etagAmong reports whether a list of entity tags contains etag. Weak comparison ignores the W/ of
-// a tag.
-func etagAmong(list, etag string, weak bool) bool {
-	for tag := range strings.SplitSeq(list, ",") {
-		tag = strings.TrimSpace(tag)
-		if weak {
-			tag = strings.TrimPrefix(tag, "W/")
-		}
-		if tag == "*" || tag == etag {
-			return true
-		}
-	}
-	return false
 }
 
 func timeOf(header string) (time.Time, bool) {

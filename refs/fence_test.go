@@ -224,3 +224,24 @@ func TestForeignPrecondition(t *testing.T) {
 		t.Errorf("%d tries, %v", tries, err)
 	}
 }
+
+// A transaction may delete a ref that its head does not count yet. Its batch is refused, and the
+// next try counts it.
+func TestCountsOnStaleHead(t *testing.T) {
+	t.Parallel()
+	keys := openKV(t, kv.PebbleOptions{})
+	store, other := refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{})
+	repo := createRepo(t, keys, store)
+	set(t, store, repo, "refs/heads/main", 1)
+	tries := 0
+	_, err := store.Update(t.Context(), repo, refs.Change{}, func(ctx context.Context, tx *refs.Tx) error {
+		if tries++; tries == 1 {
+			set(t, other, repo, "refs/tags/v1", 1)
+		}
+		return setter("refs/tags/v1", 0)(ctx, tx)
+	})
+	state, stateErr := store.State(t.Context(), repo)
+	if err := errors.Join(err, stateErr); err != nil || tries != 2 || state.RefCount != 1 {
+		t.Errorf("%d tries, %+v, %v", tries, state, err)
+	}
+}

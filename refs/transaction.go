@@ -172,6 +172,9 @@ func (s *Store) commit(
 			}
 			commit, err := s.applyTold(ctx, tx.batch, change.Org, tx.told)
 			if err == nil {
+				if invariants.Enabled {
+					tx.checkCounted()
+				}
 				s.watch.notify(repo)
 				return result, commit, nil
 			}
@@ -211,7 +214,7 @@ func (tx *Tx) seal() (Result, error) {
 		tx.putReceipt(result.Sequence)
 		return result, nil
 	}
-	next := tx.putChanges(&result)
+	tx.next = tx.putChanges(&result)
 	if count := len(result.Updates); count > 0 {
 		tx.told = &feedRow{
 			kind: feedChanged, repo: tx.repo, sequence: result.Sequence, count: uint32(count),
@@ -228,7 +231,7 @@ func (tx *Tx) seal() (Result, error) {
 	}
 	tx.putReceipt(result.Sequence)
 	tx.head.require(tx.batch, tx.repo)
-	tx.batch.Put(headKey(tx.repo), next.encode())
+	tx.batch.Put(headKey(tx.repo), tx.next.encode())
 	return result, tx.batch.Err()
 }
 
@@ -247,6 +250,18 @@ func (tx *Tx) checkFenced(under head) {
 	invariants.Check(fenced, "refs: a batch of %s does not require its head", tx.repo)
 	invariants.Check(moved == 1 || tx.dropped && moved == 0,
 		"refs: a batch of %s moves its head %d times", tx.repo, moved)
+}
+
+// checkCounted checks the head that the accepted batch has put. A batch that is refused may count
+// refs of different instants.
+func (tx *Tx) checkCounted() {
+	if tx.dropped {
+		return
+	}
+	invariants.Check(tx.next.count == uint64(tx.count),
+		"refs: %s has %d refs, its head says %d", tx.repo, tx.count, tx.next.count)
+	invariants.Check(tx.next.count > 0 || tx.next.nameBytes == 0,
+		"refs: %s has no refs, and %d bytes of names", tx.repo, tx.next.nameBytes)
 }
 
 // shared returns an entry with the shared fields of the transaction.
@@ -281,12 +296,6 @@ func (tx *Tx) putChanges(result *Result) head {
 	}
 	for i := range result.Updates {
 		tx.putEntry(&result.Updates[i])
-	}
-	if invariants.Enabled {
-		invariants.Check(next.count == uint64(tx.count),
-			"refs: %s has %d refs, its head says %d", tx.repo, tx.count, next.count)
-		invariants.Check(next.count > 0 || next.nameBytes == 0,
-			"refs: %s has no refs, and %d bytes of names", tx.repo, next.nameBytes)
 	}
 	return next
 }

@@ -118,7 +118,7 @@ func (s webhookSource) Span(
 	return stretch.First, stretch.Last, found, err
 }
 
-// Remove implements [webhook.Source].
-func (s webhookSource) Remove(b *kv.Batch, id refs.RepoID, first, last uint64) {
-	s.host.outbox.Remove(b, outbox.Webhook, id, outbox.Span{First: first, Last: last})
+// Take implements [webhook.Source].
+func (s webhookSource) Take(b *kv.Batch, id refs.RepoID, first, last uint64) {
+	s.host.outbox.Take(b, outbox.Webhook, id, outbox.Span{First: first, Last: last})
 }

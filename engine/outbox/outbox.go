@@ -3,9 +3,9 @@
 //
 // Start at [Outbox]. A transaction that matters to a listener adds a row in the batch that moves
 // the refs, and notifies the listener when that is durable. Rows are only added, each under its own
-// sequence; a listener removes the rows that it has handled in the batch that stores its own state,
-// without a precondition. No row is written without a listener. A repository that is deleted takes
-// its rows along: its journal goes too.
+// sequence; a listener removes the rows that it has handled in the batch that stores its own state.
+// No row is written without a listener. A repository that is deleted takes its rows along: its
+// journal goes too.
 package outbox
 
 import (
@@ -137,6 +137,13 @@ func (o *Outbox[R]) Remove(b *kv.Batch, l Listener, id refs.RepoID, s Span) {
 	for sequence := s.First; sequence <= s.Last; sequence++ {
 		b.Delete(keyOf(l, id, sequence))
 	}
+}
+
+// Take is [Outbox.Remove] for a listener that works on several servers: the batch fails with
+// kv.ErrConflict if another one has taken the first row of the span.
+func (o *Outbox[R]) Take(b *kv.Batch, l Listener, id refs.RepoID, s Span) {
+	b.Require(keyOf(l, id, s.First), nil)
+	o.Remove(b, l, id, s)
 }
 
 // Drop adds the removal of all rows of a repository to b.

@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -144,13 +145,19 @@ func TestOutbox(t *testing.T) {
 	box.set(t, "push", "refs/heads/main", 7) // committed before the batch of a listener that read an older state
 	box.apply(t, b)
 	step("8 to 8", 3)
+	b = kv.NewBatch()
+	box.Take(b, outbox.Webhook, box.rec.ID, outbox.Span{First: 7, Last: 8}) // of a server that was slower
+	if _, err := box.keys.Apply(t.Context(), b); !errors.Is(err, kv.ErrConflict) {
+		t.Errorf("a row was taken twice: %v", err)
+	}
+	step("8 to 8", 3)
 
 	for i := range byte(100) {
 		box.set(t, "push", "refs/heads/other", i+1)
 	}
 	step("8 to 108", 103)
 	b = kv.NewBatch()
-	box.Remove(b, outbox.Webhook, box.rec.ID, outbox.Span{First: 8, Last: 107})
+	box.Take(b, outbox.Webhook, box.rec.ID, outbox.Span{First: 8, Last: 107})
 	box.apply(t, b)
 	step("108 to 108", 103)
 

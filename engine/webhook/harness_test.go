@@ -56,8 +56,13 @@ func (w *world) open() {
 		w.t.Fatal(err)
 	}
 	w.names = refs.Open(w.keys, refs.Options{Now: w.clock.Now})
-	w.d = webhook.New(webhook.Config{
-		KV: w.keys, Source: source{w}, Client: &http.Client{Transport: w.receivers}, Agent: "packhorse/test", Clock: w.clock,
+	w.d = w.deliverer(w.keys, w.receivers)
+}
+
+// deliverer makes a deliverer, which the caller starts.
+func (w *world) deliverer(keys kv.Store, network http.RoundTripper) *webhook.Deliverer {
+	return webhook.New(webhook.Config{
+		KV: keys, Source: source{w}, Client: &http.Client{Transport: network}, Agent: "packhorse/test", Clock: w.clock,
 		GiveUp:  w.giveUp,
 		Timeout: time.Hour, // the only time that is not the clock's
 	})
@@ -138,7 +143,7 @@ func (w *world) set(repo refs.RepoID, n byte, names ...string) {
 // until waits for something to become true.
 func (w *world) until(what string, holds func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			w.t.Fatalf("%s: never; %d attempts: %v", what, len(w.receivers.attempts()), w.receivers.attempts())
 		}

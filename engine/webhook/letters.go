@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -156,6 +157,20 @@ func (d *Deliverer) Retry(ctx context.Context, s Selection) (count int, more boo
 }
 
 func (d *Deliverer) retryHook(ctx context.Context, hook hookID, ids []string) (count int, more bool, err error) {
+	for {
+		taken, more, err := d.retryLetters(ctx, hook, ids, RetryMax-count)
+		count += taken
+		if !errors.Is(err, kv.ErrConflict) {
+			return count, more, err
+		}
+	}
+}
+
+// retryLetters turns up to most dead letters of a hook into pending events. Errors: kv.ErrConflict
+// when another call has taken one of them.
+func (d *Deliverer) retryLetters(
+	ctx context.Context, hook hookID, ids []string, most int,
+) (count int, more bool, err error) {
 	const batchMax = 500
 	var keys [][]byte
 	b := kv.NewBatch()
@@ -180,8 +195,6 @@ func (d *Deliverer) retryHook(ctx context.Context, hook hookID, ids []string) (c
 		keys, b = nil, kv.NewBatch()
 		return nil
 	}
-	d.retries.Lock()
-	defer d.retries.Unlock()
 	for letter, err := range scan[delivery](ctx, d.KV, hookPrefix(kindDead, hook)) {
 		if err != nil {
 			return count, false, err
@@ -193,10 +206,11 @@ func (d *Deliverer) retryHook(ctx context.Context, hook hookID, ids []string) (c
 		if letter.row.Lost || len(ids) > 0 && !slices.Contains(ids, deliveryID(repo, at)) {
 			continue
 		}
-		if count+len(keys) == RetryMax {
+		if count+len(keys) == most {
 			more = true
 			break
 		}
+		b.Require(letter.key, letter.value)
 		b.Delete(letter.key)
 		key := eventKey(kindParked, hook, repo, at)
 		if err := put(b, key, delivery{Event: letter.row.Event, Since: d.Clock.Now(), Error: letter.row.Error}); err != nil {

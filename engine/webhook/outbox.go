@@ -127,19 +127,25 @@ func (d *Deliverer) findWaiting(ctx context.Context) error {
 
 // hear passes the outbox rows of a repository to all hooks of its organization.
 func (d *Deliverer) hear(ctx context.Context, id refs.RepoID) error {
-	first, last, found, err := d.Source.Span(ctx, id, d.seen[id])
-	if err != nil || !found {
-		return err
-	}
-	repo, err := d.Source.Repository(ctx, id)
-	if err != nil && !errors.Is(err, refs.ErrRepositoryNotFound) {
-		return err
-	}
 	var hooks []hookRow
-	if err == nil {
-		hooks = d.hooks(repo.Org)
-	}
-	if err := d.extend(ctx, id, hooks, first, last); err != nil {
+	var last uint64
+	err := d.update(ctx, func(b *kv.Batch) error {
+		hooks, last = nil, 0
+		first, end, found, err := d.Source.Span(ctx, id, d.seen[id])
+		if err != nil || !found {
+			return err
+		}
+		repo, err := d.Source.Repository(ctx, id)
+		if err != nil && !errors.Is(err, refs.ErrRepositoryNotFound) {
+			return err
+		}
+		if err == nil {
+			hooks = d.hooks(repo.Org)
+		}
+		last = end
+		return d.extend(ctx, b, id, hooks, first, last)
+	})
+	if err != nil || last == 0 {
 		return err
 	}
 	if len(d.seen) >= seenMax {
@@ -173,15 +179,14 @@ func (d *Deliverer) find(row hookRow) (Hook, bool) {
 	return hooks[i], true
 }
 
-// extend moves transactions from the outbox to the streams of hooks, in one batch.
-func (d *Deliverer) extend(ctx context.Context, id refs.RepoID, hooks []hookRow, first, last uint64) error {
-	b := kv.NewBatch()
-	d.Source.Remove(b, id, first, last)
-	d.rows.Lock()
-	defer d.rows.Unlock()
+// extend adds to b the move of transactions from the outbox to the streams of hooks.
+func (d *Deliverer) extend(
+	ctx context.Context, b *kv.Batch, id refs.RepoID, hooks []hookRow, first, last uint64,
+) error {
+	d.Source.Take(b, id, first, last)
 	for _, hook := range hooks {
 		hookID := newHookID(hook.Org, hook.URL)
-		row, found, err := d.readStream(ctx, hookID, id)
+		row, found, err := d.requireStream(ctx, b, hookID, id)
 		if err != nil {
 			return err
 		}
@@ -198,7 +203,7 @@ func (d *Deliverer) extend(ctx context.Context, id refs.RepoID, hooks []hookRow,
 			}
 		}
 	}
-	return d.apply(ctx, b)
+	return nil
 }
 
 // forgetMissing removes the rows of hooks that have been gone from the configuration for long

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"packhorse/odb/kv"
-	"packhorse/pack/invariants"
 	"packhorse/refs"
 )
 
@@ -157,26 +156,23 @@ func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
 	}
 }
 
-// moveCursor applies b with the cursor at a position, and reports whether something follows.
-func (l *lane) moveCursor(b *kv.Batch, id refs.RepoID, next position) (more bool, err error) {
-	l.d.rows.Lock()
-	defer l.d.rows.Unlock()
-	row, found, err := l.d.readStream(l.ctx, l.id, id)
-	if err != nil {
-		return false, err
-	}
-	if invariants.Enabled && found { // or events would be sent again for ever: docs/invariants.md 16
-		invariants.Check(next.compare(row.Next) >= 0,
-			"webhook: the cursor into %s moves back from %+v to %+v", id, row.Next, next)
-	}
-	more = found && next.Sequence <= row.Last
-	if more {
-		row.Next = next
-		if err := put(b, streamKey(l.id, id), row); err != nil {
-			return false, err
+// moveCursor applies work with the cursor at a position, and reports whether something follows. The
+// cursor of another server that is further stays where it is.
+func (l *lane) moveCursor(work *kv.Batch, id refs.RepoID, next position) (more bool, err error) {
+	err = l.d.update(l.ctx, func(b *kv.Batch) error {
+		b.Append(work)
+		row, found, err := l.d.requireStream(l.ctx, b, l.id, id)
+		if err != nil {
+			return err
 		}
-	} else {
+		if next.compare(row.Next) > 0 {
+			row.Next = next
+		}
+		if more = found && row.Next.Sequence <= row.Last; more {
+			return put(b, streamKey(l.id, id), row)
+		}
 		b.Delete(streamKey(l.id, id))
-	}
-	return more, l.d.apply(l.ctx, b)
+		return nil
+	})
+	return more, err
 }

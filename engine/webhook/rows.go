@@ -113,13 +113,24 @@ func decodeRow[T any](value []byte) (row T, err error) {
 
 // readStream returns a stream, and false when the hook is at the end of the journal.
 func (d *Deliverer) readStream(ctx context.Context, hook hookID, repo refs.RepoID) (stream, bool, error) {
-	value, err := d.KV.Get(ctx, streamKey(hook, repo))
+	return d.requireStream(ctx, kv.NewBatch(), hook, repo)
+}
+
+// requireStream is readStream, and makes b depend on the row: the lane and the reader of the
+// outbox, here and on other servers, change it.
+func (d *Deliverer) requireStream(
+	ctx context.Context, b *kv.Batch, hook hookID, repo refs.RepoID,
+) (stream, bool, error) {
+	key := streamKey(hook, repo)
+	value, err := d.KV.Get(ctx, key)
 	if errors.Is(err, kv.ErrNotFound) {
+		b.RequireAbsent(key)
 		return stream{}, false, nil
 	}
 	if err != nil {
 		return stream{}, false, fmt.Errorf("read cursor: %w", err)
 	}
+	b.Require(key, value)
 	row, err := decodeRow[stream](value)
 	return row, err == nil, err
 }
@@ -134,17 +145,18 @@ func scan[T any](ctx context.Context, keys kv.Store, prefix []byte) iter.Seq2[ke
 				return
 			}
 			row, err := decodeRow[T](pair.Value)
-			if !yield(keyed[T]{pair.Key, row}, err) {
+			if !yield(keyed[T]{pair.Key, pair.Value, row}, err) {
 				return
 			}
 		}
 	}
 }
 
-// keyed is a row with its key, whose memory is valid until the next step of the walk.
+// keyed is a row with its key and its stored value, whose memory is valid until the next step of
+// the walk.
 type keyed[T any] struct {
-	key []byte
-	row T
+	key, value []byte
+	row        T
 }
 
 // forget adds the removal of all rows of a hook to b.

@@ -76,6 +76,7 @@ func (s source) Span(ctx context.Context, id refs.RepoID, after uint64) (first, 
 	return first, last, found, nil
 }
 
-func (s source) Remove(b *kv.Batch, id refs.RepoID, first, last uint64) {
+func (s source) Take(b *kv.Batch, id refs.RepoID, first, last uint64) {
+	b.Require(outboxKey(id, first), nil)
 	b.DeleteRange(outboxKey(id, first), outboxKey(id, last+1))
 }

@@ -22,6 +22,7 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"log/slog"
 	"math"
@@ -64,8 +65,9 @@ type Source interface {
 	// Span returns the first and the last transaction in the outbox after a sequence, and false if
 	// there is none.
 	Span(ctx context.Context, id refs.RepoID, after uint64) (first, last uint64, found bool, err error)
-	// Remove adds to b the removal of these transactions, and those between them, from the outbox.
-	Remove(b *kv.Batch, id refs.RepoID, first, last uint64)
+	// Take adds to b the removal of these transactions, and those between them, from the outbox, and
+	// the precondition that the first is still there.
+	Take(b *kv.Batch, id refs.RepoID, first, last uint64)
 }
 
 // Config is the configuration of a deliverer. KV, Source and Client are required.
@@ -95,9 +97,6 @@ type Deliverer struct {
 	wake     chan struct{} // holds an element when told is not empty
 	attempts *fair.Queue   // over all lanes
 	pages    chan struct{} // has room for pages of the journal that are being read
-
-	rows    sync.Mutex // guards changes of stream rows, which lanes and the outbox's reader both make
-	retries sync.Mutex // keeps two calls of Retry from taking the same letters
 
 	mu    sync.Mutex // guards the fields below
 	told  map[refs.RepoID]bool
@@ -201,12 +200,29 @@ func signal(wake chan struct{}) {
 	}
 }
 
-// apply makes a batch visible, however long it takes. Errors: that of ctx.
+// update applies a batch that prepare fills. When a row that the batch requires has changed in
+// between, prepare is called again, with an empty batch. Errors: those of prepare and of ctx.
+func (d *Deliverer) update(ctx context.Context, prepare func(b *kv.Batch) error) error {
+	for {
+		b := kv.NewBatch()
+		if err := prepare(b); err != nil {
+			return err
+		}
+		if err := d.apply(ctx, b); !errors.Is(err, kv.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// apply makes a batch visible, however long it takes. Errors: kv.ErrConflict; that of ctx.
 func (d *Deliverer) apply(ctx context.Context, b *kv.Batch) error {
 	for {
 		_, err := d.KV.Apply(ctx, b)
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if errors.Is(err, kv.ErrConflict) {
+			return err
 		}
 		d.Logger.ErrorContext(ctx, "failed to store the state of webhooks", "error", err)
 		if err := d.pause(ctx); err != nil {

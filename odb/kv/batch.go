@@ -102,6 +102,23 @@ func (b *Batch) RequireAbsent(key []byte) {
 	b.required = b.add(b.required, record{absent: true}, key, nil)
 }
 
+// Append adds the operations and preconditions of another batch, in their order.
+func (b *Batch) Append(other *Batch) {
+	for p := range other.Preconditions() {
+		b.required = b.add(b.required, record{absent: p.Absent}, p.Key, p.Value)
+	}
+	for op := range other.Operations() {
+		second := op.Value
+		if op.Kind == OperationDeleteRange {
+			second = op.End
+		}
+		b.operations = b.add(b.operations, record{kind: op.Kind}, op.Key, second)
+	}
+	if other.err != nil {
+		b.fail(other.err)
+	}
+}
+
 // Size returns the sum of the sizes of all keys and values in the batch, preconditions included.
 func (b *Batch) Size() int { return len(b.data) }
 

@@ -159,4 +159,4 @@ func (c *conn) refuse(why error) {
 
 // refusalWait bounds the time for writing a refusal; the buffers of a new connection have room for
 // it.
-const refusalWait = 10 * time.Millisecond
+const refusalWait = time.Second

@@ -254,7 +254,9 @@ func TestAskAdminBeats(t *testing.T) {
 	close(released)
 	beats := 0
 	var lines []string
-	err = hearTask(strings.NewReader(answer.String()[strings.Index(answer.String(), "{"):]+`{"text":"x"}`+`{"done":true}`),
+	text := answer.String() // it may end within a line
+	text = text[strings.Index(text, "{") : strings.LastIndex(text, "\n")+1]
+	err = hearTask(strings.NewReader(text+`{"text":"x"}`+`{"done":true}`),
 		func() { beats++ },
 		func(line string) error { lines = append(lines, line); return nil })
 	if err != nil || beats < 5 || !slices.Equal(lines, []string{"x"}) {

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/fuzz/oracle"
 )
 
 // A server with 1,024 descriptors continues to serve clients with a token, and lets others in,
@@ -26,10 +26,7 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	dir := t.TempDir()
 	few := filepath.Join(dir, "few")
-	script := fmt.Sprintf("#!/bin/sh\nulimit -n 1024\nexec %q \"$@\"\n", bin)
-	if err := os.WriteFile(few, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	oracle.WriteScript(t, few, fmt.Sprintf("#!/bin/sh\nulimit -n 1024\nexec %q \"$@\"\n", bin))
 	server := start(t, packhorsetest.Options{Bin: few, Dir: dir})
 	token := create(t, server, "kept")
 	newClient := func() *http.Client {

@@ -9,15 +9,14 @@ import (
 	"testing"
 
 	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/fuzz/oracle"
 )
 
 // wideOpen returns a program that runs the binary under test with the widest umask.
 func wideOpen(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "wide")
-	if err := os.WriteFile(path, fmt.Appendf(nil, "#!/bin/sh\numask 000\nexec %q \"$@\"\n", bin), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	oracle.WriteScript(t, path, fmt.Sprintf("#!/bin/sh\numask 000\nexec %q \"$@\"\n", bin))
 	return path
 }
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// WriteScript writes a program that git is to run, with its #! line, to a path in a folder that
-// exists.
+// WriteScript writes a program that git or a test is to run, with its #! line, to a path in a
+// folder that exists.
 //
 // A shell writes it: a file that this process has open for writing while another goroutine forks
 // cannot be executed as long as the child has it open, too.

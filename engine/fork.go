@@ -109,7 +109,7 @@ func (h *Host) origin(ctx context.Context, b *kv.Batch, actor *Actor, request *C
 		return nil, errors.Join(err, names.Close())
 	}
 	o, err := source.fork(ctx, b, names, request)
-	if err != nil && !errors.Is(err, kv.ErrConflict) { // a refusal shows the state that was read
+	if err = source.gone(err); err != nil && !errors.Is(err, kv.ErrConflict) { // a refusal shows the state that was read
 		err = errors.Join(err, names.WaitDurable(ctx))
 	}
 	if err = errors.Join(err, names.Close()); err != nil {

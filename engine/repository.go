@@ -199,9 +199,9 @@ func (r *Repository) guard(ctx context.Context, tx *refs.Tx, actor *Actor) (*Rep
 	return &now, actor.recheck()
 }
 
-// gone turns the absence of a repository's refs into its own.
+// gone turns the absence of a repository's refs or pool into its own.
 func (r *Repository) gone(err error) error {
-	if errors.Is(err, refs.ErrRepositoryNotFound) {
+	if errors.Is(err, refs.ErrRepositoryNotFound) || errors.Is(err, odb.ErrNoPool) {
 		return notFound("repository %q not found", r.record.Name)
 	}
 	return err

@@ -60,6 +60,7 @@ func feedPowerLoss(t *testing.T, seed uint64) {
 	var hearing sync.Mutex // held while a reader takes a page, and while the power fails
 	var commits atomic.Int64
 	crash, crashed := int64(20+random.IntN(150)), make(chan struct{})
+	sizes := []int{1 + random.IntN(20), 1 + random.IntN(20)} // random is a writer's from now on
 	var survived *vfs.MemFS
 	all := make(map[refs.RepoID]bool) // guarded by hearing
 	var wg sync.WaitGroup
@@ -91,12 +92,11 @@ func feedPowerLoss(t *testing.T, seed uint64) {
 			}
 		})
 	}
-	followers := make([]*follower, 2)
+	followers := make([]*follower, len(sizes))
 	for i := range followers {
 		f := &follower{heard: map[refs.RepoID][]string{}, ended: map[refs.RepoID]bool{}}
 		followers[i] = f
-		size := 1 + random.IntN(20)
-		wg.Go(func() { follow(ctx, t, store, f, size, &hearing, crashed) })
+		wg.Go(func() { follow(ctx, t, store, f, sizes[i], &hearing, crashed) })
 	}
 	<-crashed
 	hearing.Unlock()

@@ -32,6 +32,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 	"packhorse/pack"
 	"packhorse/pack/delta"
@@ -107,7 +108,7 @@ func newFlipped(t *testing.T) *flipped {
 	f.keys, err = kv.OpenPebble("keys",
 		kv.PebbleOptions{FS: f.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
 	must(err)
-	f.files, err = file.OpenDir("files", file.DirOptions{FS: f.fs})
+	f.files, err = file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(f.fs)})
 	must(err)
 	t.Cleanup(func() {
 		must(f.files.Close())

@@ -11,6 +11,7 @@ import (
 
 	"packhorse/engine"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 )
 
@@ -37,7 +38,7 @@ func newLosing(t *testing.T) (*writable, *losing) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"packhorse/engine/enginetest"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
 )
@@ -27,7 +28,7 @@ import (
 // openBackups opens the folder of backups in fs.
 func openBackups(t *testing.T, fs vfs.FS) (dest *file.Dir, shut func()) {
 	t.Helper()
-	dest, err := file.OpenDir("backups", file.DirOptions{FS: fs})
+	dest, err := file.OpenDir("backups", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func openBackups(t *testing.T, fs vfs.FS) (dest *file.Dir, shut func()) {
 // restoreOn restores a backup into an empty file system.
 func restoreOn(t *testing.T, fs vfs.FS, from file.Store, options backup.Options) error {
 	t.Helper()
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 )
 
@@ -70,7 +71,7 @@ func fsckDamaged(t *testing.T, fs vfs.FS, repositories int) (hit, told bool) {
 	}
 	must(t, err)
 	defer func() { _ = keys.Close() }() // a flush may meet the damage
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	must(t, err)
 	defer func() { must(t, files.Close()) }()
 	host, err := engine.Open(t.Context(), engine.Config{KV: keys, Files: files})

@@ -17,6 +17,7 @@ import (
 	"packhorse/engine/enginetest"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
 )
@@ -83,7 +84,7 @@ func (d *damaged) open() {
 	); err != nil {
 		d.t.Fatal(err)
 	}
-	if d.files, err = file.OpenDir("files", file.DirOptions{FS: d.fs}); err != nil {
+	if d.files, err = file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(d.fs)}); err != nil {
 		d.t.Fatal(err)
 	}
 	d.host, err = engine.Open(context.Background(),

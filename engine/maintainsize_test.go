@@ -13,6 +13,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/packgen"
 )
 
@@ -77,7 +78,7 @@ func TestMaintainedSize(t *testing.T) {
 			theirs = n << 10
 		}
 	}
-	stored, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	stored, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -26,7 +27,7 @@ func twoHosts(t *testing.T) (ours, theirs *engine.Repository) {
 	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { must(t, keys.Close()) })
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	must(t, err)
 	t.Cleanup(func() { must(t, files.Close()) })
 	var repos [2]*engine.Repository

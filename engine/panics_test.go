@@ -14,6 +14,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 	"packhorse/pack/object"
@@ -209,7 +210,7 @@ func openTrapped(t *testing.T, p *trap) (*engine.Host, *engine.Repository) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -73,7 +74,7 @@ func TestRenamedMeanwhile(t *testing.T) {
 	fs := vfs.NewMem()
 	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
 	must(t, err)
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	must(t, err)
 	stored := &afterGet{Store: keys}
 	host, err := engine.Open(t.Context(), engine.Config{KV: stored, Files: files})

@@ -12,6 +12,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -32,7 +33,7 @@ func newStorm(t *testing.T, hosts int) *storm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/upstream"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 )
 
@@ -47,7 +48,7 @@ func TestSyncStateIsNotFromBefore(t *testing.T) {
 	fs := vfs.NewMem()
 	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
 	must(t, err)
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	must(t, err)
 	stored := &afterGet{Store: keys}
 	config.KV, config.Files = stored, files

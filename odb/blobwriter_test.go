@@ -12,6 +12,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
@@ -128,7 +129,7 @@ func (w *world) watchFiles() *watchedFiles {
 	w.Helper()
 	files := new(watchedFiles)
 	w.OpenFiles = func() file.Store {
-		dir, err := file.OpenDir("files", file.DirOptions{FS: w.FS})
+		dir, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(w.FS)})
 		w.Must(err)
 		files.Store = dir
 		return files

@@ -73,6 +73,7 @@ func (s *Store) AwaitSettled() { s.settlers.Wait() }
 // AwaitVisibility asks what every fork may read, and returns when that has been found out and
 // written down, where it can be.
 func (s *Store) AwaitVisibility() {
+	s.walks.Wait() // or a set would be found under a name that is being replaced
 	for pair, err := range s.keys.Scan(s.closing,
 		kv.ScanOptions{Start: []byte{tableManifest}, End: kv.PrefixEnd([]byte{tableManifest})}) {
 		if err != nil {

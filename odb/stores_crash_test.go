@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 )
 
@@ -78,7 +79,7 @@ func openStores(t *testing.T, disk vfs.FS) (*kv.Pebble, *file.Dir) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := file.OpenDir("data/files", file.DirOptions{FS: disk})
+	files, err := file.OpenDir("data/files", file.DirOptions{FS: filetest.AtomicRenames(disk)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
@@ -77,7 +78,7 @@ func newScene(t *testing.T) *scene {
 	logger := slog.New(slog.DiscardHandler)
 	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: logger})
 	must(t, err)
-	files, err := file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	must(t, err)
 	store, err := odb.Open(t.Context(), keys, files, odb.Options{})
 	must(t, err)

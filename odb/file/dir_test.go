@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -24,36 +23,11 @@ type crashable struct {
 
 func openMem(t *testing.T, fs *vfs.MemFS, server string) *crashable {
 	t.Helper()
-	dir, err := file.OpenDir("data/files", file.DirOptions{FS: &atomicRenames{FS: fs}, ServerID: server})
+	dir, err := file.OpenDir("data/files", file.DirOptions{FS: filetest.AtomicRenames(fs), ServerID: server})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &crashable{Dir: dir, fs: fs}
-}
-
-// atomicRenames is a [vfs.MemFS] on which a file that is renamed is always under one of its names,
-// as on the machine's file system.
-type atomicRenames struct {
-	vfs.FS
-	mu sync.RWMutex // exclusive for renames, shared by lookups of a name
-}
-
-func (a *atomicRenames) Rename(from, to string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.FS.Rename(from, to)
-}
-
-func (a *atomicRenames) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.FS.Open(name, options...)
-}
-
-func (a *atomicRenames) Stat(name string) (vfs.FileInfo, error) {
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	return a.FS.Stat(name)
 }
 
 func TestDir(t *testing.T) {

@@ -36,8 +36,7 @@ func TestDamage(t *testing.T) {
 		"after a loss of power": {
 			stop: func(t *testing.T, fs *vfs.MemFS, store *kv.Pebble) *vfs.MemFS {
 				t.Helper()
-				awaitStats(t, store, func(s kv.Stats) bool { return s.Flushes > 0 })
-				awaitRest(t, store)
+				awaitTables(t, store)
 				return fs.CrashClone(vfs.CrashCloneCfg{})
 			},
 			noticed: []string{"log", "sst", "manifest"},
@@ -93,6 +92,23 @@ func fillForDamage(t *testing.T, store *kv.Pebble) map[string][]byte {
 		}
 	}
 	return written
+}
+
+// awaitTables returns when what fillForDamage put has been flushed and compacted, and the store has
+// synced a statement behind that.
+func awaitTables(t *testing.T, store *kv.Pebble) {
+	t.Helper()
+	awaitStats(t, store, func(s kv.Stats) bool { return s.Flushes > 0 && s.Compactions > 0 })
+	batch := kv.NewBatch()
+	batch.Delete([]byte("nothing"))
+	commit, err := store.Apply(t.Context(), batch)
+	if err == nil {
+		err = commit.Wait(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitRest(t, store)
 }
 
 // awaitRest returns when the store has synced a statement behind its last commit.

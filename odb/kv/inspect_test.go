@@ -16,7 +16,7 @@ func TestInspect(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	store := openMem(t, fs)
 	fillForDamage(t, store.Pebble)
-	awaitRest(t, store.Pebble)
+	awaitTables(t, store.Pebble)
 	tests := map[string]func(t *testing.T, fs *vfs.MemFS, path string){
 		"no name of the manifest": func(t *testing.T, fs *vfs.MemFS, path string) {
 			t.Helper()

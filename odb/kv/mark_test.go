@@ -101,7 +101,7 @@ func TestLostEnd(t *testing.T) {
 		},
 		"killed at rest": func(t *testing.T, fs *vfs.MemFS, store *kv.Pebble) *vfs.MemFS {
 			t.Helper()
-			awaitRest(t, store)
+			awaitTables(t, store)
 			return fs.CrashClone(vfs.CrashCloneCfg{})
 		},
 	}

@@ -88,10 +88,10 @@ func (s *snapshot) end(reason error) error {
 	if s.view == nil {
 		return nil
 	}
-	s.store.snapshots.remove(s)
-	view := s.view
+	err := s.view.Close()
 	s.view, s.gone = nil, reason
-	return view.Close()
+	s.store.snapshots.remove(s) // the store may close from now on
+	return err
 }
 
 func (t *snapshotSet) add(s *snapshot) {

@@ -26,6 +26,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
@@ -40,7 +41,7 @@ func OpenStores(tb testing.TB, fs vfs.FS) (keys kv.Store, files file.Store, shut
 	if err != nil {
 		tb.Fatal(err)
 	}
-	files, err = file.OpenDir("files", file.DirOptions{FS: fs})
+	files, err = file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
@@ -42,7 +43,7 @@ func NewPoolOn(tb testing.TB, fs vfs.FS, dir string, options odb.Options) *Pool 
 	var err error
 	p.Keys, err = kv.OpenPebble(fs.PathJoin(dir, "keys"), kv.PebbleOptions{FS: fs})
 	p.Must(err)
-	p.Files, err = file.OpenDir(fs.PathJoin(dir, "files"), file.DirOptions{FS: fs, ServerID: "test"})
+	p.Files, err = file.OpenDir(fs.PathJoin(dir, "files"), file.DirOptions{FS: filetest.AtomicRenames(fs), ServerID: "test"})
 	p.Must(err)
 	p.Store, err = OpenOn(p.Context(), p.Keys, p.Files, options)
 	p.Must(err)
@@ -153,9 +154,17 @@ func (p *Pool) Write(g *Repository, ids []object.ID) {
 // commit makes the objects of a quarantine visible, and closes it.
 func (p *Pool) commit(q *odb.Quarantine) {
 	p.Helper()
-	batch := kv.NewBatch()
-	p.Must(q.Stage(p.Context(), batch))
-	p.Apply(batch)
+	for {
+		batch := kv.NewBatch()
+		p.Must(q.Stage(p.Context(), batch))
+		_, err := p.Keys.Apply(p.Context(), batch)
+		if errors.Is(err, kv.ErrConflict) { // the walk of a fork has changed the manifest
+			p.Must(q.Refresh(p.Context()))
+			continue
+		}
+		p.Must(err)
+		break
+	}
 	q.Settled(p.Context())
 	p.Must(q.Close())
 }

@@ -13,6 +13,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 	"packhorse/odb/repack"
 	"packhorse/pack/object"
@@ -71,7 +72,7 @@ func (w *World) Open() {
 	if w.OpenFiles != nil {
 		w.Files = w.OpenFiles()
 	} else {
-		w.Files, err = file.OpenDir("files", file.DirOptions{FS: w.FS})
+		w.Files, err = file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(w.FS)})
 		w.Must(err)
 	}
 	w.Store, err = OpenOn(w.Context(), w.Keys, w.Files, w.Options)

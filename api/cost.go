@@ -100,7 +100,10 @@ func (c *cost) goOn(flowed bool) error {
 	}
 	c.silent = false
 	c.since.Store(0)
-	if !c.waits.Load() || c.x.holding.Grown() { // a request that has grown might wait for itself
+	c.mu.Lock() // a yield under way has ended, or sees that the request goes on
+	waits := c.waits.Load()
+	c.mu.Unlock()
+	if !waits || c.x.holding.Grown() { // a request that has grown might wait for itself
 		return nil
 	}
 	return c.work()

@@ -22,7 +22,11 @@ func TestFaultsWhileWriting(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	data := odbtest.Noise(random, 1<<20+10)
-	for index := int32(0); ; index++ {
+	step := int32(1)
+	if testing.Short() {
+		step = 5
+	}
+	for index := int32(0); ; index += step {
 		fault := errorfs.OnIndex(1 << 30) // not yet
 		w := newFaultyWorld(t, fault)
 		fault.Store(index)

@@ -50,11 +50,15 @@ func isWrite(kind errorfs.OpKind) bool {
 // must survive a power failure.
 func TestFaults(t *testing.T) {
 	t.Parallel()
+	step := int64(1)
+	if testing.Short() {
+		step = 3
+	}
 	for name, kind := range map[string]func(errorfs.OpKind) bool{"sync": isSync, "write": isWrite} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			failed := 0
-			for at := int64(1); ; at++ {
+			for at := int64(1); ; at += step {
 				injected := &faults{kind: kind}
 				injected.left.Store(at)
 				if fatal := runFaulty(t, injected); fatal {

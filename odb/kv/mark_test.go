@@ -393,7 +393,11 @@ func TestMarkAfterCrashes(t *testing.T) {
 // many choices of the unsynced entries of the directory: the manifest that is named is there.
 func TestManifestAfterCrashes(t *testing.T) {
 	t.Parallel()
-	testCrashes(t, &crashes{every: 1, path: "marker.manifest", clones: 40})
+	clones := 40
+	if testing.Short() {
+		clones = 8
+	}
+	testCrashes(t, &crashes{every: 1, path: "marker.manifest", clones: clones})
 }
 
 func testCrashes(t *testing.T, c *crashes) {

@@ -174,13 +174,19 @@ func TestStaleHead(t *testing.T) {
 	}
 }
 
+// openTwice opens a repository on two servers.
+func openTwice(t *testing.T) (store, other *refs.Store, repo refs.RepoID) {
+	t.Helper()
+	keys := openKV(t, kv.PebbleOptions{})
+	store, other = refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{})
+	return store, other, createRepo(t, keys, store)
+}
+
 // A refusal that was found while another server moved the repository counts for nothing: it may
 // speak of a state that never was.
 func TestRefusalOnStaleHead(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
-	store, other := refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{})
-	repo := createRepo(t, keys, store)
+	store, other, repo := openTwice(t)
 	set(t, store, repo, "refs/heads/a", 1)
 	for name, outcomes := range map[string][2]error{
 		"error": {errors.ErrUnsupported, errors.ErrUnsupported}, "unchanged": {refs.ErrUnchanged, nil},
@@ -229,9 +235,7 @@ func TestForeignPrecondition(t *testing.T) {
 // next try counts it.
 func TestCountsOnStaleHead(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
-	store, other := refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{})
-	repo := createRepo(t, keys, store)
+	store, other, repo := openTwice(t)
 	set(t, store, repo, "refs/heads/main", 1)
 	tries := 0
 	_, err := store.Update(t.Context(), repo, refs.Change{}, func(ctx context.Context, tx *refs.Tx) error {

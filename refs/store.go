@@ -9,6 +9,7 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/odb/lru"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -112,9 +113,12 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 			return err
 		}
 	}
-	next := tx.putChanges(&Result{})
+	tx.putChanges(&Result{})
+	if invariants.Enabled {
+		tx.checkCounted()
+	}
 	batch.RequireAbsent(headKey(repo))
-	batch.Put(headKey(repo), next.encode())
+	batch.Put(headKey(repo), tx.next.encode())
 	return nil
 }
 

@@ -214,7 +214,7 @@ func (tx *Tx) seal() (Result, error) {
 		tx.putReceipt(result.Sequence)
 		return result, nil
 	}
-	tx.next = tx.putChanges(&result)
+	tx.putChanges(&result)
 	if count := len(result.Updates); count > 0 {
 		tx.told = &feedRow{
 			kind: feedChanged, repo: tx.repo, sequence: result.Sequence, count: uint32(count),
@@ -270,9 +270,8 @@ func (tx *Tx) shared() *Entry {
 	return &entry
 }
 
-// putChanges adds the changes of refs to the batch and to result, and returns the head that
-// follows.
-func (tx *Tx) putChanges(result *Result) head {
+// putChanges adds the changes of refs to the batch and to result, and counts the head that follows.
+func (tx *Tx) putChanges(result *Result) {
 	next := head{sequence: tx.head.sequence + 1, count: tx.head.count, nameBytes: tx.head.nameBytes}
 	for _, name := range tx.order {
 		before, after := tx.stored[name], tx.changed[name]
@@ -297,7 +296,7 @@ func (tx *Tx) putChanges(result *Result) head {
 	for i := range result.Updates {
 		tx.putEntry(&result.Updates[i])
 	}
-	return next
+	tx.next = next
 }
 
 func (tx *Tx) putRef(name string, before, after *Ref) {

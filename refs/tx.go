@@ -32,7 +32,7 @@ type Tx struct {
 	long    map[string]int // how many names share their first bytes, as far as known; see checkLong
 	count   int            // the repository's refs, changes included
 	dropped bool
-	next    head // the head that the sealed transaction puts
+	next    head // the one that follows; see putChanges
 	result  []byte
 	told    *feedRow // for the feed of the organization; nil when there is nothing to tell
 }

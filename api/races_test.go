@@ -7,11 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"packhorse/engine"
-	"packhorse/odb/file"
-	"packhorse/odb/file/filetest"
+	"packhorse/engine/enginetest"
 	"packhorse/odb/kv"
 )
 
@@ -33,28 +30,10 @@ func (l *losing) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error) 
 // newLosing is a writable on a store that loses races.
 func newLosing(t *testing.T) (*writable, *losing) {
 	t.Helper()
-	fs := vfs.NewMem()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store := &losing{Store: keys}
-	host, err := engine.Open(t.Context(), engine.Config{KV: store, Files: files, SecretKey: secretKey})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, closing := range []func() error{
-			func() error { return host.Close(context.Background()) }, files.Close, keys.Close,
-		} {
-			if err := closing(); err != nil {
-				t.Error(err)
-			}
-		}
+	store := &losing{}
+	host := enginetest.OpenBehind(t, engine.Config{SecretKey: secretKey}, func(keys kv.Store) kv.Store {
+		store.Store = keys
+		return store
 	})
 	return newWritableOn(t, host), store
 }

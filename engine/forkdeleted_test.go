@@ -8,11 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"packhorse/engine"
+	"packhorse/engine/enginetest"
 	"packhorse/odb/kv"
-	"packhorse/odb/odbtest"
 )
 
 // beforeRead is a store in which something happens before one of its reads.
@@ -46,12 +44,11 @@ func (s *beforeRead) Snapshot(ctx context.Context) (kv.Snapshot, error) {
 // A repository that is deleted, and removed for good, before any read of its fork is not found.
 func TestForkOfDeleted(t *testing.T) {
 	t.Parallel()
-	stored, files, shut := odbtest.OpenStores(t, vfs.NewMem())
-	defer shut()
-	keys := &beforeRead{Store: stored}
-	host, err := engine.Open(t.Context(), engine.Config{KV: keys, Files: files})
-	must(t, err)
-	defer func() { must(t, host.Close(context.Background())) }()
+	keys := &beforeRead{}
+	host := enginetest.OpenBehind(t, engine.Config{}, func(stored kv.Store) kv.Store {
+		keys.Store = stored
+		return keys
+	})
 	for _, swept := range []bool{false, true} {
 		missing := 0
 		for read := int64(1); ; read++ {

@@ -4,16 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"packhorse/engine"
-	"packhorse/engine/enginetest"
-	"packhorse/odb/file"
-	"packhorse/odb/file/filetest"
-	"packhorse/odb/kv"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -22,25 +15,7 @@ import (
 // each other.
 func twoHosts(t *testing.T) (ours, theirs *engine.Repository) {
 	t.Helper()
-	ctx := context.Background()
-	fs := vfs.NewMem()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	t.Cleanup(func() { must(t, keys.Close()) })
-	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	must(t, err)
-	t.Cleanup(func() { must(t, files.Close()) })
-	var repos [2]*engine.Repository
-	for i := range repos {
-		host, err := engine.Open(ctx, engine.Config{KV: keys, Files: files})
-		must(t, err)
-		t.Cleanup(func() { must(t, host.Close(context.Background())) })
-		if i == 0 {
-			enginetest.Create(t, host, "r")
-		}
-		repos[i], err = host.Repository(ctx, enginetest.Org, "r")
-		must(t, err)
-	}
+	_, repos := openHosts(t, 2)
 	return repos[0], repos[1]
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 
@@ -14,8 +13,8 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/odb/file"
-	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/rescue"
 	"packhorse/pack/object"
 )
@@ -204,22 +203,14 @@ func rewritten(t *testing.T, repo *engine.Repository, count int) (tip object.ID)
 // openTrapped opens a host over stores with a trap, and a repository.
 func openTrapped(t *testing.T, p *trap) (*engine.Host, *engine.Repository) {
 	t.Helper()
-	fs := vfs.NewMem()
-	keys, err := kv.OpenPebble("keys",
-		kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
+	t.Cleanup(shut)
 	host, err := engine.Open(context.Background(), engine.Config{KV: trappedKeys{keys, p}, Files: trappedFiles{files, p}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(host.Close(context.Background()), files.Close(), keys.Close()); err != nil {
+		if err := host.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})

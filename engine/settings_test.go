@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,9 +10,6 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
-	"packhorse/odb/file"
-	"packhorse/odb/file/filetest"
-	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -71,15 +67,7 @@ func TestRenameRace(t *testing.T) {
 // old name nobody gets it, and fsck does not take it for damaged.
 func TestRenamedMeanwhile(t *testing.T) {
 	t.Parallel()
-	fs := vfs.NewMem()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
-	must(t, err)
-	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	must(t, err)
-	stored := &afterGet{Store: keys}
-	host, err := engine.Open(t.Context(), engine.Config{KV: stored, Files: files})
-	must(t, err)
-	t.Cleanup(func() { must(t, errors.Join(host.Close(context.Background()), files.Close(), keys.Close())) })
+	host, stored := openAfterGet(t, engine.Config{})
 	repo := enginetest.Create(t, host, "old")
 	rename := func(key []byte, to string) {
 		repo, err := host.Repository(t.Context(), enginetest.Org, repo.Item().Name)
@@ -94,7 +82,7 @@ func TestRenamedMeanwhile(t *testing.T) {
 	if _, err := host.Repository(t.Context(), enginetest.Org, "old"); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("the old name gives %v", err)
 	}
-	repo, err = host.Repository(t.Context(), enginetest.Org, "new")
+	repo, err := host.Repository(t.Context(), enginetest.Org, "new")
 	must(t, err)
 	id := repo.Item().ID
 	rename(append([]byte("R"), id[:]...), "newer")

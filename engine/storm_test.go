@@ -11,9 +11,8 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
-	"packhorse/odb/file"
-	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -28,43 +27,32 @@ type storm struct {
 // newStorm opens hosts over one pair of stores and makes a repository with a commit on main.
 func newStorm(t *testing.T, hosts int) *storm {
 	t.Helper()
-	fs := vfs.NewMem()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	closing := []func() error{keys.Close, files.Close}
-	t.Cleanup(func() {
-		for i := range closing {
-			if err := closing[len(closing)-1-i](); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	s := &storm{journal: refs.Open(keys, refs.Options{})}
-	for i := range hosts {
-		host, err := engine.Open(t.Context(), engine.Config{KV: keys, Files: files})
-		if err != nil {
-			t.Fatal(err)
-		}
-		closing = append(closing, func() error { return host.Close(context.Background()) })
-		if i == 0 {
-			enginetest.Create(t, host, "r")
-		}
-		repo, err := host.Repository(t.Context(), enginetest.Org, "r")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.repos = append(s.repos, repo)
-	}
+	keys, repos := openHosts(t, hosts)
+	s := &storm{journal: refs.Open(keys, refs.Options{}), repos: repos}
+	var err error
 	if s.seed, err = upload(s.repos[0], acme, main, change{path: "seed"}); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// openHosts opens hosts over one pair of stores, and on each a repository that the first one makes.
+func openHosts(t *testing.T, count int) (keys kv.Store, repos []*engine.Repository) {
+	t.Helper()
+	keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
+	t.Cleanup(shut)
+	for i := range count {
+		host, err := engine.Open(context.Background(), engine.Config{KV: keys, Files: files})
+		must(t, err)
+		t.Cleanup(func() { must(t, host.Close(context.Background())) })
+		if i == 0 {
+			enginetest.Create(t, host, "r")
+		}
+		repo, err := host.Repository(t.Context(), enginetest.Org, "r")
+		must(t, err)
+		repos = append(repos, repo)
+	}
+	return keys, repos
 }
 
 // repo is the repository for the client of a number.

@@ -3,16 +3,12 @@ package engine_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
-
 	"packhorse/engine"
+	"packhorse/engine/enginetest"
 	"packhorse/engine/upstream"
-	"packhorse/odb/file"
-	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
 )
 
@@ -36,6 +32,16 @@ func (s *afterGet) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return value, err
 }
 
+// openAfterGet opens a host behind an afterGet.
+func openAfterGet(t *testing.T, config engine.Config) (*engine.Host, *afterGet) {
+	t.Helper()
+	stored := &afterGet{}
+	return enginetest.OpenBehind(t, config, func(keys kv.Store) kv.Store {
+		stored.Store = keys
+		return stored
+	}), stored
+}
+
 // TestSyncStateIsNotFromBefore opens a repository whose sync waits for its turn, and lets the whole
 // of it, which fails, pass between two steps of that: the outcome of the previous sync is not
 // returned.
@@ -45,16 +51,7 @@ func TestSyncStateIsNotFromBefore(t *testing.T) {
 	f.commit("main", "one")
 	config := slow(f.config())
 	config.Upstreams.Settings.Workers = 1
-	fs := vfs.NewMem()
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
-	must(t, err)
-	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	must(t, err)
-	stored := &afterGet{Store: keys}
-	config.KV, config.Files = stored, files
-	host, err := engine.Open(t.Context(), config)
-	must(t, err)
-	t.Cleanup(func() { must(t, errors.Join(host.Close(context.Background()), files.Close(), keys.Close())) })
+	host, stored := openAfterGet(t, config)
 	n := &near{t: t, host: host}
 	repo := n.create(engine.UpstreamBase{})
 	n.synced()
@@ -62,7 +59,7 @@ func TestSyncStateIsNotFromBefore(t *testing.T) {
 	reached, release := f.hang("info/refs")
 	defer release()
 	base := &engine.UpstreamBase{Origin: upstream.Origin{Provider: "gitea", Owner: "ada", Name: "r"}}
-	_, err = host.CreateRepository(t.Context(), ada, engine.CreateRequest{Name: "other", Upstream: base})
+	_, err := host.CreateRepository(t.Context(), ada, engine.CreateRequest{Name: "other", Upstream: base})
 	must(t, err)
 	arrive(t, reached) // the only worker is taken
 	f.commit("main", "theirs")

@@ -2,7 +2,7 @@
 //
 // The stores are the real ones on a file system in memory, so that nothing is mocked and tests
 // leave no files behind. Start at [Open]; [OpenOn] opens a host again on the same file system,
-// after a crash or beside another host.
+// after a crash or beside another host; [OpenBehind] lets a test meddle with the keys.
 package enginetest
 
 import (
@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/engine"
+	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
 )
 
@@ -41,6 +42,25 @@ func OpenOn(tb testing.TB, fs vfs.FS, config engine.Config) (host *engine.Host, 
 		}
 		shutStores()
 	}
+}
+
+// OpenBehind opens a host over empty stores with the given settings, until the test ends. It
+// reaches its keys through the store that wrap makes of the real one.
+func OpenBehind(tb testing.TB, config engine.Config, wrap func(keys kv.Store) kv.Store) *engine.Host {
+	tb.Helper()
+	keys, files, shut := odbtest.OpenStores(tb, vfs.NewMem())
+	tb.Cleanup(shut)
+	config.KV, config.Files = wrap(keys), files
+	host, err := engine.Open(context.Background(), config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := host.Close(context.Background()); err != nil {
+			tb.Error(err)
+		}
+	})
+	return host
 }
 
 // Create creates a repository of the organization "acme", with the fixed default branch main, and

@@ -211,6 +211,14 @@ func (c *checkpoint) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return get(c.db, key)
 }
 
+// Read implements Reader.
+func (c *checkpoint) Read(ctx context.Context, set ReadSet) (Rows, error) {
+	if err := ctx.Err(); err != nil {
+		return Rows{}, err
+	}
+	return read(ctx, c.db, set)
+}
+
 // Scan implements Reader.
 func (c *checkpoint) Scan(ctx context.Context, options ScanOptions) iter.Seq2[Pair, error] {
 	return scan(options, func(into *page, options ScanOptions) error { return into.fill(ctx, c.db, options) })

@@ -25,6 +25,12 @@ var (
 	// ErrFailed means that the store could not sync its log. All further calls fail: visible writes
 	// may be lost, and only a restart can determine which.
 	ErrFailed = errors.New("kv: store has failed")
+	// ErrUnavailable means that the store cannot be reached at present. Nothing was changed, and a
+	// later call may succeed.
+	ErrUnavailable = errors.New("kv: store is unavailable")
+	// ErrUnknown means that the store went away while it applied a batch, and did not come back in
+	// time to say whether it had. Whoever reads later sees all of the batch or none of it.
+	ErrUnknown = errors.New("kv: outcome of the batch is unknown")
 )
 
 // ConflictError names the precondition of a batch that did not hold. It matches [ErrConflict].

@@ -37,6 +37,12 @@ const (
 	BatchBytesMax = 16 << 20
 	// BatchCountMax bounds the number of operations and preconditions in a batch.
 	BatchCountMax = 100_000
+	// ReadCountMax bounds the keys and ranges of one Read.
+	ReadCountMax = 1000
+	// PageCountMax and PageBytesMax bound a page of a range, which ends with the pair that reaches
+	// either.
+	PageCountMax = 1024
+	PageBytesMax = 256 << 10
 	// SnapshotAgeMax is how long a snapshot can be read; [ErrSnapshotExpired] afterwards.
 	SnapshotAgeMax = 10 * time.Second
 )
@@ -55,9 +61,16 @@ type Reader interface {
 	// own instant, so a walk that must see one instant uses a Snapshot. An error ends the walk and is
 	// yielded with a zero Pair.
 	Scan(ctx context.Context, options ScanOptions) iter.Seq2[Pair, error]
+
+	// Read returns the values of keys and the first pairs of ranges, all of them at one instant. Over
+	// a network it costs one round trip, however many they are.
+	//
+	// The caller owns what is returned. Errors: [ErrTooLarge] past [ReadCountMax].
+	Read(ctx context.Context, set ReadSet) (Rows, error)
 }
 
-// Store is an ordered key-value store. Its methods may be called concurrently.
+// Store is an ordered key-value store. Its methods may be called concurrently. All of them fail
+// with [ErrUnavailable] while the store cannot be reached.
 type Store interface {
 	Reader
 
@@ -69,9 +82,10 @@ type Store interface {
 	// Batches with a common key are served in the order of their arrival. The batch is only read and
 	// may be reused when Apply returns. An empty batch is applied and durable immediately.
 	//
-	// Errors: [ErrConflict] when a precondition does not hold, [ErrTooLarge] past a limit; then
-	// nothing has become visible. The state that caused a conflict may not be durable yet. The context
-	// ends the wait for a turn; it has no effect once the batch is visible.
+	// Errors: [ErrConflict] when a precondition does not hold, [ErrTooLarge] past a limit,
+	// [ErrUnavailable] when the store cannot be reached; then nothing has become visible. After
+	// [ErrUnknown] the batch is visible or never will be. The state that caused a conflict may not be
+	// durable yet. The context ends the wait for a turn; it has no effect once the batch is visible.
 	Apply(ctx context.Context, batch *Batch) (Commit, error)
 
 	// WaitDurable returns when every batch that wrote key, or deleted a range around it, and was
@@ -120,6 +134,29 @@ type ScanOptions struct {
 	Reverse bool
 	// Limit ends the walk after that many pairs; 0 means no limit.
 	Limit int
+}
+
+// ReadSet selects what [Reader.Read] returns.
+type ReadSet struct {
+	Keys   [][]byte
+	Ranges []ScanOptions
+}
+
+// Rows is what [Reader.Read] found.
+type Rows struct {
+	// Values holds the value of each key of the set, nil where there is none; an empty value is not
+	// nil.
+	Values [][]byte
+	// Pages holds the first pairs of each range of the set.
+	Pages []Page
+}
+
+// Page is the first pairs of a range.
+type Page struct {
+	Pairs []Pair
+	// More reports that the page ended at [PageCountMax] or [PageBytesMax], short of the range and of
+	// its Limit: a Scan from its last key on reads the rest, at a later instant.
+	More bool
 }
 
 // PrefixEnd returns the smallest key above every key that begins with prefix, or nil if there is

@@ -11,12 +11,9 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// A page of a scan begins small, for the many that end early, and grows to these bounds.
-const (
-	pagePairsMin = 16
-	pagePairsMax = 1024
-	pageBytesMax = 256 << 10
-)
+// pagePairsMin is the size of a scan's first page, for the walks that end early. Pages grow to
+// PageCountMax.
+const pagePairsMin = 16
 
 // page is a run of pairs, copied out of the store.
 type page struct {
@@ -61,7 +58,7 @@ func scan(options ScanOptions, fill func(into *page, options ScanOptions) error)
 		}
 		var current page
 		var bound []byte
-		for size := pagePairsMin; ; size = min(2*size, pagePairsMax) {
+		for size := pagePairsMin; ; size = min(2*size, PageCountMax) {
 			rest.Limit = min(size, left)
 			if err := fill(&current, rest); err != nil {
 				yield(Pair{}, err)
@@ -126,7 +123,7 @@ func (p *page) fill(ctx context.Context, r pebble.Reader, options ScanOptions) (
 		first, next = it.Last, it.Prev
 	}
 	for valid := first(); valid; valid = next() {
-		if p.pairs() == options.Limit || len(p.data) >= pageBytesMax {
+		if p.pairs() == options.Limit || len(p.data) >= PageBytesMax {
 			p.more = true
 			break
 		}

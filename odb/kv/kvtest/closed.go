@@ -12,12 +12,13 @@ import (
 func calls(ctx context.Context, store kv.Store) map[string]error {
 	_, getErr := store.Get(ctx, []byte("a"))
 	_, scanErr := collect(ctx, store, kv.ScanOptions{})
+	_, readErr := store.Read(ctx, kv.ReadSet{Keys: [][]byte{[]byte("a")}})
 	_, snapshotErr := store.Snapshot(ctx)
 	batch := kv.NewBatch()
 	batch.Put([]byte("b"), []byte("1"))
 	_, applyErr := store.Apply(ctx, batch)
 	return map[string]error{
-		"get": getErr, "scan": scanErr, "snapshot": snapshotErr, "apply": applyErr,
+		"get": getErr, "scan": scanErr, "read": readErr, "snapshot": snapshotErr, "apply": applyErr,
 		"wait": store.WaitDurable(ctx, []byte("a")),
 	}
 }
@@ -63,6 +64,9 @@ func testClosed(t *testing.T, h Harness) {
 	}
 	if _, err := snapshot.Get(t.Context(), []byte("a")); !errors.Is(err, kv.ErrClosed) {
 		t.Errorf("snapshot: %v", err)
+	}
+	if _, err := snapshot.Read(t.Context(), kv.ReadSet{}); !errors.Is(err, kv.ErrClosed) {
+		t.Errorf("read snapshot: %v", err)
 	}
 	if err := snapshot.Close(); err != nil {
 		t.Errorf("close snapshot: %v", err)

@@ -1,0 +1,84 @@
+package kv
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// Check returns a [LimitError] when the set has more than [ReadCountMax] keys and ranges.
+func (s *ReadSet) Check() error {
+	if count := len(s.Keys) + len(s.Ranges); count > ReadCountMax {
+		return &LimitError{What: "read count", Got: count, Max: ReadCountMax}
+	}
+	return nil
+}
+
+// Read implements Reader.
+func (p *Pebble) Read(ctx context.Context, set ReadSet) (Rows, error) {
+	if err := p.enter(ctx); err != nil {
+		return Rows{}, err
+	}
+	defer p.life.RUnlock()
+	if len(set.Keys)+len(set.Ranges) == 1 {
+		return read(ctx, p.db, set) // one of them is one instant by itself
+	}
+	view := p.db.NewSnapshot()
+	rows, err := read(ctx, view, set)
+	if closeErr := view.Close(); closeErr != nil {
+		err = errors.Join(err, translate(closeErr))
+	}
+	return rows, err
+}
+
+// Read implements Reader.
+func (s *snapshot) Read(ctx context.Context, set ReadSet) (Rows, error) {
+	if err := s.enter(ctx); err != nil {
+		return Rows{}, err
+	}
+	defer s.mu.RUnlock()
+	return read(ctx, s.view, set)
+}
+
+func read(ctx context.Context, r pebble.Reader, set ReadSet) (Rows, error) {
+	if err := set.Check(); err != nil {
+		return Rows{}, err
+	}
+	rows := Rows{Values: make([][]byte, len(set.Keys)), Pages: make([]Page, len(set.Ranges))}
+	for i, key := range set.Keys {
+		value, err := get(r, key)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return Rows{}, err
+		}
+		rows.Values[i] = value
+	}
+	for i, options := range set.Ranges {
+		page, err := readPage(ctx, r, options)
+		if err != nil {
+			return Rows{}, err
+		}
+		rows.Pages[i] = page
+	}
+	return rows, nil
+}
+
+// readPage returns the first pairs of a range.
+func readPage(ctx context.Context, r pebble.Reader, options ScanOptions) (Page, error) {
+	if len(options.End) > 0 && bytes.Compare(options.Start, options.End) >= 0 {
+		return Page{}, nil
+	}
+	limit := options.Limit
+	options.Limit = min(cmp.Or(max(limit, 0), PageCountMax), PageCountMax)
+	var found page
+	if err := found.fill(ctx, r, options); err != nil {
+		return Page{}, err
+	}
+	result := Page{More: found.more && found.pairs() != limit}
+	for i := range found.pairs() {
+		result.Pairs = append(result.Pairs, found.pair(i))
+	}
+	return result, nil
+}

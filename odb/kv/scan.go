@@ -46,60 +46,114 @@ func (p *Pebble) Scan(ctx context.Context, options ScanOptions) iter.Seq2[Pair, 
 	})
 }
 
-// scan walks a range page by page; fill reads the first options.Limit pairs of a range.
-func scan(options ScanOptions, fill func(into *page, options ScanOptions) error) iter.Seq2[Pair, error] {
+// ScanPages is a scan for implementations of [Reader] that read pages of their own. It walks the
+// range of options by calling next, with a small Limit first and a growing one later, at most
+// [PageCountMax], each time for the range behind the last key.
+//
+// next returns the first pairs of a range, at most options.Limit of them. It may end a page sooner,
+// at its own bound of bytes, but not before the first pair. More says that the range goes on behind
+// the page, whatever ended that. The page is read before next is called again, which may reuse its
+// memory; next keeps nothing of options.
+func ScanPages(options ScanOptions, next func(options ScanOptions) (Page, error)) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
-		rest, left := options, options.Limit
-		if left <= 0 {
-			left = math.MaxInt
-		}
-		if len(rest.End) > 0 && bytes.Compare(rest.Start, rest.End) >= 0 {
-			return
-		}
-		var current page
-		var bound []byte
-		for size := pagePairsMin; ; size = min(2*size, PageCountMax) {
-			rest.Limit = min(size, left)
-			if err := fill(&current, rest); err != nil {
+		rest := remainder{options: options}
+		for rest.begin(); !rest.done; {
+			current, err := next(rest.options)
+			if err != nil {
 				yield(Pair{}, err)
 				return
 			}
 			if invariants.Enabled {
-				current.check(&rest)
+				checkPairs(&rest.options, len(current.Pairs), func(i int) []byte { return current.Pairs[i].Key })
+			}
+			for i := range current.Pairs {
+				if !yield(current.Pairs[i], nil) {
+					return
+				}
+			}
+			if len(current.Pairs) == 0 || !current.More {
+				return
+			}
+			rest.shrink(len(current.Pairs), current.Pairs[len(current.Pairs)-1].Key)
+		}
+	}
+}
+
+// scan walks a range page by page; fill reads the first options.Limit pairs of a range.
+func scan(options ScanOptions, fill func(into *page, options ScanOptions) error) iter.Seq2[Pair, error] {
+	return func(yield func(Pair, error) bool) {
+		rest := remainder{options: options}
+		var current page
+		for rest.begin(); !rest.done; {
+			if err := fill(&current, rest.options); err != nil {
+				yield(Pair{}, err)
+				return
+			}
+			if invariants.Enabled {
+				checkPairs(&rest.options, current.pairs(), func(i int) []byte { return current.pair(i).Key })
 			}
 			for i := range current.pairs() {
 				if !yield(current.pair(i), nil) {
 					return
 				}
 			}
-			left -= current.pairs()
-			if !current.more || left == 0 {
+			if !current.more {
 				return
 			}
-			bound = append(bound[:0], current.pair(current.pairs()-1).Key...)
-			if rest.Reverse {
-				rest.End = bound
-			} else {
-				bound = append(bound, 0)
-				rest.Start = bound
-			}
+			rest.shrink(current.pairs(), current.pair(current.pairs()-1).Key)
 		}
 	}
 }
 
-// check checks that the page has pairs of the range, in order, each once: docs/invariants.md 4.
-func (p *page) check(options *ScanOptions) {
-	for i := range p.pairs() {
-		key := p.pair(i).Key
+// remainder is what a walk has not yet visited.
+type remainder struct {
+	options ScanOptions // whose Limit is the size of the next page
+	size    int         // of the next page, if the walk has no end before
+	left    int         // pairs until the end of the walk
+	bound   []byte      // an end of options
+	done    bool
+}
+
+// begin sets the size of the first page, or done for a range that cannot have keys.
+func (r *remainder) begin() {
+	r.done = len(r.options.End) > 0 && bytes.Compare(r.options.Start, r.options.End) >= 0
+	r.left = r.options.Limit
+	if r.left <= 0 {
+		r.left = math.MaxInt
+	}
+	r.size = pagePairsMin
+	r.options.Limit = min(r.size, r.left)
+}
+
+// shrink removes a page of count pairs, the last of which has the key last.
+func (r *remainder) shrink(count int, last []byte) {
+	if r.left -= count; r.left == 0 {
+		r.done = true
+		return
+	}
+	r.size = min(2*r.size, PageCountMax)
+	r.options.Limit = min(r.size, r.left)
+	r.bound = append(r.bound[:0], last...)
+	if r.options.Reverse {
+		r.options.End = r.bound
+	} else {
+		r.bound = append(r.bound, 0)
+		r.options.Start = r.bound
+	}
+}
+
+// checkPairs checks that a page of count pairs lies in its range, in order, each key once, as
+// docs/invariants.md 4 says.
+func checkPairs(options *ScanOptions, count int, key func(i int) []byte) {
+	for i := range count {
+		key, last := key(i), key(max(i-1, 0))
 		inside := bytes.Compare(options.Start, key) <= 0 && (len(options.End) == 0 || bytes.Compare(key, options.End) < 0)
 		invariants.Check(inside, "kv: %q is no key from %q to %q", key, options.Start, options.End)
 		if i > 0 {
-			last := p.pair(i - 1).Key
 			invariants.Check(bytes.Compare(last, key) < 0 != options.Reverse, "kv: %q comes behind %q", key, last)
 		}
 	}
-	invariants.Check(p.pairs() <= options.Limit,
-		"kv: a page of %d pairs, %d were asked for", p.pairs(), options.Limit)
+	invariants.Check(count <= options.Limit, "kv: a page of %d pairs, %d were asked for", count, options.Limit)
 }
 
 // fill reads the first pairs of the range in options.

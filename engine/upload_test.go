@@ -36,7 +36,13 @@ type change struct {
 func upload(
 	repo *engine.Repository, actor engine.Actor, target engine.CommitTarget, changes ...change,
 ) (engine.CommitResult, error) {
-	ctx := context.Background()
+	return uploadWhile(context.Background(), repo, actor, target, changes...)
+}
+
+// uploadWhile is upload until ctx ends.
+func uploadWhile(
+	ctx context.Context, repo *engine.Repository, actor engine.Actor, target engine.CommitTarget, changes ...change,
+) (engine.CommitResult, error) {
 	request := engine.UploadRequest{
 		Target:  target,
 		Details: engine.CommitDetails{Message: "change", Author: thor},

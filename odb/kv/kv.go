@@ -154,8 +154,8 @@ type Rows struct {
 // Page is the first pairs of a range.
 type Page struct {
 	Pairs []Pair
-	// More reports that the page ended at [PageCountMax] or [PageBytesMax], short of the range and of
-	// its Limit: a Scan from its last key on reads the rest, at a later instant.
+	// More reports that the range goes on behind the page, which ended at its Limit, at [PageCountMax]
+	// or at [PageBytesMax].
 	More bool
 }
 

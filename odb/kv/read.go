@@ -70,13 +70,12 @@ func readPage(ctx context.Context, r pebble.Reader, options ScanOptions) (Page, 
 	if len(options.End) > 0 && bytes.Compare(options.Start, options.End) >= 0 {
 		return Page{}, nil
 	}
-	limit := options.Limit
-	options.Limit = min(cmp.Or(max(limit, 0), PageCountMax), PageCountMax)
+	options.Limit = min(cmp.Or(max(options.Limit, 0), PageCountMax), PageCountMax)
 	var found page
 	if err := found.fill(ctx, r, options); err != nil {
 		return Page{}, err
 	}
-	result := Page{More: found.more && found.pairs() != limit}
+	result := Page{More: found.more}
 	for i := range found.pairs() {
 		result.Pairs = append(result.Pairs, found.pair(i))
 	}

@@ -31,10 +31,14 @@ type Config struct {
 	// that may be continued, and jumps along first parents; 64 MiB when 0.
 	HistoryBytes int64
 	// Maintenance are the thresholds of maintenance; Background runs it in the background until the
-	// host is closed.
+	// host is closed. Scrub does so with scrubbing; the zero value does not.
 	Maintenance maintain.Settings
 	Background  bool
-	Logger      *slog.Logger
+	Scrub       ScrubOptions
+	// Sharing makes this host one of several over the same stores, of which one does each duty in the
+	// background. With nil this host does all of them.
+	Sharing *Sharing
+	Logger  *slog.Logger
 	// Now is the clock of everything that is recorded; time.Now when nil.
 	Now func() time.Time
 	// SecretKey seals stored secrets: credential.KeySize bytes, which must not change, or none, and

@@ -25,6 +25,7 @@
 //	upstreams, syncing, credential       other hosts
 //	maintain, scrub, fsck, backup,       care of the store
 //	storeid
+//	duties                               work in the background, and which server does it
 //	usage                                what repositories store, and their quotas
 //	narrate                              progress as git prints it
 //
@@ -34,12 +35,14 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"packhorse/engine/clonecache"
+	"packhorse/engine/cluster"
 	"packhorse/engine/credential"
 	"packhorse/engine/maintain"
 	"packhorse/engine/outbox"
@@ -88,6 +91,12 @@ type Host struct {
 	maintaining chan struct{} // holds one when a maintenance runs
 
 	scrubbed scrubCounts
+
+	// One of the two is used: see duties.go.
+	member    *cluster.Member
+	endDuties context.CancelFunc
+	working   sync.WaitGroup // duties of a host that is alone
+	left      chan struct{}  // holds one when another server has gone
 
 	// creators keeps creations of one organization, by a hash of its name, from failing each other's
 	// preconditions. It guards nothing.
@@ -147,9 +156,14 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		worker:      worker,
 		auxiliaries: auxiliaries,
 		maintaining: make(chan struct{}, 1),
+		left:        make(chan struct{}, 1),
 	}
 	h.quotas = quota.NewLedger(quota.Config{Objects: objects, Limits: c.Quotas, Repositories: h.counted})
-	h.openWebhooks(c.Webhooks, c.Version)
+	var search time.Duration
+	if c.Sharing != nil {
+		search = sharedSearch
+	}
+	h.openWebhooks(c.Webhooks, c.Version, search)
 	h.openUpstreams(c.Upstreams, c.Version)
 	if c.Background {
 		worker.Start(background{h})
@@ -157,17 +171,20 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if c.Upstreams.Enabled {
 		h.upstreams.worker.Start(syncHost{h})
 	}
+	if err := h.begin(ctx, &c); err != nil {
+		return nil, errors.Join(err, h.Close(context.WithoutCancel(ctx)))
+	}
 	return h, nil
 }
 
 // Close ends the host's background work. Requests must have ended.
 func (h *Host) Close(ctx context.Context) error {
-	h.hooks.Stop()
+	err := h.end(ctx)
 	h.upstreams.close()
 	h.worker.Stop()
 	h.auxiliaries.Close()
 	if h.clones != nil {
 		h.clones.Close()
 	}
-	return h.objects.Close(ctx)
+	return errors.Join(err, h.objects.Close(ctx))
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,21 @@ func (h *Host) Scrub(ctx context.Context, options ScrubOptions) error {
 	}
 	return nil
 }
+
+// keepScrubbing scrubs until ctx ends.
+func (h *Host) keepScrubbing(ctx context.Context, options ScrubOptions) error {
+	options.Rest = cmp.Or(options.Rest, scrubRest)
+	for ctx.Err() == nil {
+		if err := h.Scrub(ctx, options); err != nil && ctx.Err() == nil {
+			h.log.ErrorContext(ctx, "scrubbing failed, trying again later", "error", err, "rest", options.Rest)
+			_ = sleep(ctx, options.Rest) // ctx is checked next
+		}
+	}
+	return nil
+}
+
+// scrubRest is the pause between two passes in the background, and after a failed one.
+const scrubRest = 10 * time.Minute
 
 // scrubPass checks the repositories from the stored position on.
 func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {

@@ -34,8 +34,8 @@ type WebhookConfig struct {
 	Clock webhook.Clock
 }
 
-// openWebhooks makes the deliverer, and starts it if there may be receivers.
-func (h *Host) openWebhooks(c WebhookConfig, version string) {
+// openWebhooks makes the deliverer, which a duty starts if there may be receivers.
+func (h *Host) openWebhooks(c WebhookConfig, version string, search time.Duration) {
 	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
 	if c.Client == nil {
 		guard := c.Guard
@@ -53,7 +53,7 @@ func (h *Host) openWebhooks(c WebhookConfig, version string) {
 	h.hooks = webhook.New(webhook.Config{
 		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp,
 		Agent:  "packhorse/" + version,
-		Logger: h.log, Clock: c.Clock,
+		Logger: h.log, Clock: c.Clock, Search: search,
 	})
 	if !deliver {
 		return
@@ -64,7 +64,6 @@ func (h *Host) openWebhooks(c WebhookConfig, version string) {
 		Matters:  isEvent,
 		Told:     h.hooks.Told,
 	})
-	h.hooks.Start()
 }
 
 // Webhooks returns what delivers events; its List, Letters and Retry work whether or not it does so

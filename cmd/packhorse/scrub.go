@@ -1,58 +1,9 @@
 package main
 
 import (
-	"context"
-	"log/slog"
-	"time"
-
 	"packhorse/api"
 	"packhorse/engine"
-	"packhorse/odb/rescue"
 )
-
-// scrubber reads the store in the background to find damage.
-type scrubber struct {
-	cancel context.CancelFunc
-	ended  chan struct{}
-}
-
-// The pause between two passes, and after a failed one.
-const scrubRest = 10 * time.Minute
-
-// startScrubber returns nil for a rate of 0.
-func startScrubber(host *engine.Host, bytesPerSecond int64, logger *slog.Logger) *scrubber {
-	if bytesPerSecond == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &scrubber{cancel: cancel, ended: make(chan struct{})}
-	rescue.Beside(func() error {
-		defer close(s.ended)
-		for ctx.Err() == nil {
-			err := rescue.Do(func() error {
-				return host.Scrub(ctx, engine.ScrubOptions{BytesPerSecond: bytesPerSecond, Rest: scrubRest})
-			})
-			if ctx.Err() != nil {
-				return nil
-			}
-			logger.Error("scrubbing failed, trying again later", "error", err, "rest", scrubRest)
-			select {
-			case <-time.After(scrubRest):
-			case <-ctx.Done():
-			}
-		}
-		return nil
-	})
-	return s
-}
-
-// stop ends the scrubber, if there is one, and waits for it.
-func (s *scrubber) stop() {
-	if s != nil {
-		s.cancel()
-		<-s.ended
-	}
-}
 
 // scrubFigures are the metrics of the scrubber.
 func scrubFigures(host *engine.Host) []api.Figure {

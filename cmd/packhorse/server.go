@@ -20,6 +20,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/githttp"
 	"packhorse/api/rest"
+	"packhorse/engine"
 	"packhorse/engine/quota"
 )
 
@@ -59,7 +60,6 @@ type server struct {
 	api          *api.Server
 	listener     net.Listener
 	private      []privateListener
-	scrubber     *scrubber
 }
 
 // privateListener serves an endpoint that is not for clients.
@@ -106,7 +106,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 			return nil
 		}
 		return config.SigningKeyData
-	}, quotas: s.quotas}
+	}, quotas: s.quotas, scrub: engine.ScrubOptions{BytesPerSecond: int64(flags.ScrubRate)}}
 	if around.webhooks, err = s.webhooks(); err != nil {
 		return nil, err
 	}
@@ -263,7 +263,6 @@ func (s *server) serve(ctx context.Context, ready func() error) error {
 		go func() { ended <- p.http.Serve(p.Listener) }() // bare: it accepts, and has no work of its own
 	}
 	go func() { ended <- s.api.Serve(s.listener) }() // bare: as above
-	s.scrubber = startScrubber(s.store.host, int64(s.flags.ScrubRate), s.logger)
 	s.logStart()
 
 	err := ready()
@@ -330,7 +329,6 @@ func (s *server) close(ctx context.Context) error {
 	if s.listener != nil {
 		errs = append(errs, closeListener(s.listener))
 	}
-	s.scrubber.stop()
 	if s.store != nil {
 		errs = append(errs, s.store.close(ctx))
 	}

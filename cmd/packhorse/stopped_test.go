@@ -19,6 +19,10 @@ func TestStoppedServer(t *testing.T) {
 	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	var status syscall.WaitStatus // the signal alone does not say when the last thread stands still
+	if _, err := syscall.Wait4(server.PID(), &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("status %x, %v", status, err)
+	}
 	for _, args := range [][]string{{"gc"}, {"fsck"}, {"backup", filepath.Join(dir, "backups")}} {
 		got := packhorse(t, nil, append(args, "--data", data, "--wait", "100ms")...)
 		if got.status != 1 || !strings.Contains(got.errOut, "the server that has "+data+" open has not answered for 100ms") {

@@ -103,6 +103,7 @@ type outside struct {
 	maintenance *maintain.Settings        // of the background; nil: nothing happens there
 	signingKeys func(org string) [][]byte // the contents of the files of an organization's signing keys
 	quotas      func(org string) quota.Limits
+	scrub       engine.ScrubOptions   // the zero value does not scrub
 	webhooks    engine.WebhookConfig  // the zero value delivers nothing
 	upstreams   engine.UpstreamConfig // the zero value syncs nothing
 }
@@ -188,6 +189,7 @@ func openStore(
 		SecretKey:   around.secretKey,
 		SigningKeys: around.signingKeys,
 		Quotas:      around.quotas,
+		Scrub:       around.scrub,
 		Webhooks:    around.webhooks,
 		Upstreams:   around.upstreams,
 	}

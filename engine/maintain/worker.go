@@ -15,8 +15,8 @@ import (
 	"packhorse/odb/space"
 )
 
-// Host provides a [Worker] with maintenance; package engine implements it. The calls come from one
-// goroutine.
+// Host provides a [Worker] with maintenance; package engine implements it. A worker makes one call
+// at a time, but for UntilRound.
 type Host interface {
 	// Compact flushes and merges the due layers of one pool.
 	Compact(ctx context.Context, pool odb.PoolID, options repack.CompactOptions) (repack.Compacted, error)
@@ -29,16 +29,18 @@ type Host interface {
 	Sweep(ctx context.Context) error
 }
 
-// Worker does due maintenance, one step at a time, until it is stopped. The owners of pools take
-// turns.
+// Worker does due maintenance: from [Worker.Start] on, that of pools that have grown through this
+// process, whose owners take turns; in [Worker.Keep], that of the whole store.
 type Worker struct {
-	host     Host
+	host     Host // for Start
 	settings Settings
 	log      *slog.Logger
 
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 	wake   chan struct{}
+	keeps  atomic.Bool   // Keep is under way
+	step   chan struct{} // holds one while a step is under way; who waits goes in order
 
 	mu    sync.Mutex // guards the fields below
 	grown map[odb.PoolID]odb.Growth
@@ -64,7 +66,10 @@ type Stats struct {
 // NewWorker returns a worker that [Worker.Start] starts. Its [Worker.Grew] may be called before
 // that.
 func NewWorker(settings Settings, log *slog.Logger) *Worker {
-	return &Worker{settings: settings, log: log, wake: make(chan struct{}, 1), grown: make(map[odb.PoolID]odb.Growth)}
+	return &Worker{
+		settings: settings, log: log, wake: make(chan struct{}, 1), step: make(chan struct{}, 1),
+		grown: make(map[odb.PoolID]odb.Growth),
+	}
 }
 
 // Grew counts a write to a pool. It never waits for work.
@@ -106,13 +111,12 @@ func (w *Worker) isDue(g odb.Growth) bool {
 	return g.ObjectCount >= s.HotCount || g.HotBytes >= s.HotBytes || g.SegmentCount >= s.SegmentCount
 }
 
-// Start starts the work on host, on one goroutine, until Stop.
+// Start starts the compaction of pools that have grown, on host and on one goroutine, until Stop.
 func (w *Worker) Start(host Host) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.host, w.cancel = host, cancel
-	first := w.untilRound(ctx)
 	rescue.Go(&w.ended, func() error {
-		w.run(ctx, first)
+		w.run(ctx)
 		return nil
 	}, func(err error) { w.note(ctx, "run", err) })
 }
@@ -136,31 +140,62 @@ func (w *Worker) Stats() Stats {
 	}
 }
 
-// run works until ctx ends; first is the time until the first round.
-func (w *Worker) run(ctx context.Context, first time.Duration) {
-	sweep := time.NewTicker(w.settings.SweepInterval)
-	defer sweep.Stop()
-	round := time.NewTimer(first)
-	defer round.Stop()
+// run compacts pools until ctx ends.
+func (w *Worker) run(ctx context.Context) {
+	again := time.NewTicker(w.settings.SweepInterval)
+	defer again.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-w.wake:
-			w.compactNext(ctx)
+			w.alone(ctx, w.compactNext)
+		case <-again.C:
+			if !w.keeps.Load() { // another server sweeps, or has swept
+				w.takeUp()
+			}
+		}
+	}
+}
+
+// Keep does the rounds and sweeps of a store on host until ctx ends. Of the servers that share a
+// store one does so.
+func (w *Worker) Keep(ctx context.Context, host Host) {
+	w.keeps.Store(true)
+	defer w.keeps.Store(false)
+	sweep := time.NewTicker(w.settings.SweepInterval)
+	defer sweep.Stop()
+	round := time.NewTimer(w.untilRound(ctx, host))
+	defer round.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
 		case <-sweep.C:
-			w.note(ctx, "delete obsolete files", rescue.Do(func() error { return w.host.Sweep(ctx) }))
+			w.alone(ctx, func(ctx context.Context) {
+				w.note(ctx, "delete obsolete files", rescue.Do(func() error { return host.Sweep(ctx) }))
+			})
 			w.takeUp()
 		case <-round.C:
 			begun := time.Now()
-			w.round(ctx)
+			w.alone(ctx, func(ctx context.Context) { w.round(ctx, host) })
 			round.Reset(max(w.settings.RoundInterval-time.Since(begun), 0))
 		}
 	}
 }
 
+// alone does a step when no other is under way. Sweeps run between compactions even under constant
+// load, because the replaced files would fill the disk otherwise.
+func (w *Worker) alone(ctx context.Context, step func(context.Context)) {
+	select {
+	case w.step <- struct{}{}:
+		defer func() { <-w.step }()
+		step(ctx)
+	case <-ctx.Done():
+	}
+}
+
 // untilRound returns the time until the first round of this worker.
-func (w *Worker) untilRound(ctx context.Context) time.Duration {
-	left, err := w.host.UntilRound(ctx, w.settings.RoundInterval)
+func (w *Worker) untilRound(ctx context.Context, host Host) time.Duration {
+	left, err := host.UntilRound(ctx, w.settings.RoundInterval)
 	w.note(ctx, "read the time of the last round", err)
 	if err != nil {
 		return w.settings.RoundInterval
@@ -172,8 +207,7 @@ func (w *Worker) pace() packgen.RepackOptions {
 	return packgen.RepackOptions{Workers: 1, Pause: w.settings.Pause}
 }
 
-// compactNext takes one pool only: the sweeps run between pools even under constant load, because
-// the replaced files would fill the disk otherwise.
+// compactNext compacts the pool whose turn it is.
 func (w *Worker) compactNext(ctx context.Context) {
 	next, ok := w.take()
 	if !ok {
@@ -208,12 +242,12 @@ func (w *Worker) compactNext(ctx context.Context) {
 
 // round resets the counts: a round maintains everything written before it, and pools without writes
 // take no memory.
-func (w *Worker) round(ctx context.Context) {
+func (w *Worker) round(ctx context.Context, host Host) {
 	w.mu.Lock()
 	grown, due := w.grown, w.due
 	w.grown, w.due = make(map[odb.PoolID]odb.Growth), rota{}
 	w.mu.Unlock()
-	err := rescue.Do(func() error { return w.host.Round(ctx, w.pace()) })
+	err := rescue.Do(func() error { return host.Round(ctx, w.pace()) })
 	w.note(ctx, "maintain all repositories", err)
 	if err != nil {
 		w.giveBack(grown, due)

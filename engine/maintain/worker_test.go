@@ -87,6 +87,22 @@ func newWorker(roundInterval time.Duration) *maintain.Worker {
 	return maintain.NewWorker(settings, slog.New(slog.DiscardHandler))
 }
 
+// start starts all that a worker does, until stop is called.
+func start(w *maintain.Worker, h *host) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	kept := make(chan struct{})
+	w.Start(h)
+	go func() {
+		defer close(kept)
+		w.Keep(ctx, h)
+	}()
+	return func() {
+		cancel()
+		<-kept
+		w.Stop()
+	}
+}
+
 func write(w *maintain.Worker, pool byte, count int) {
 	w.Grew(odb.PoolID{pool}, odb.Growth{ObjectCount: count})
 }
@@ -115,8 +131,7 @@ func TestWorkerOrder(t *testing.T) {
 		for _, pool := range []byte("cabb") {
 			write(w, pool, 1)
 		}
-		w.Start(h)
-		defer w.Stop()
+		defer start(w, h)()
 		h.wants(t, "cab")
 		if stats := w.Stats(); stats.Postponed != 1 || stats.DueCount != 1 {
 			t.Errorf("without room: %+v", stats)
@@ -145,8 +160,7 @@ func TestWorkerOwners(t *testing.T) {
 			}
 			w.Grew(odb.PoolID{pool}, odb.Growth{ObjectCount: 10, Owner: owner})
 		}
-		w.Start(h)
-		defer w.Stop()
+		defer start(w, h)()
 		h.wants(t, "aXxbYcdefg")
 	})
 }
@@ -178,9 +192,9 @@ func TestWorkerKeepsUp(t *testing.T) {
 			},
 		}
 		grow()
-		w.Start(h)
+		stop := start(w, h)
 		time.Sleep(time.Hour)
-		w.Stop()
+		stop()
 		if roundCount := strings.Count(h.done, "|"); sweepCount < 30 || roundCount < 30 || len(h.done) < 3000 {
 			t.Errorf("%d sweeps, %d rounds of %d things done in an hour", sweepCount, roundCount, len(h.done))
 		}
@@ -214,9 +228,8 @@ func TestWorkerRoundOverRestarts(t *testing.T) {
 func oneHour(t *testing.T, h *host) {
 	t.Helper()
 	w := newWorker(24 * time.Hour)
-	w.Start(h)
+	defer start(w, h)()
 	time.Sleep(time.Hour + time.Second)
-	w.Stop()
 }
 
 // TestWorkerRound checks that a round leaves the writes during it due, and all writes when it
@@ -245,8 +258,7 @@ func TestWorkerRound(t *testing.T) {
 				}}
 				write(w, 'a', 6)
 				write(w, 'b', 6)
-				w.Start(h)
-				defer w.Stop()
+				defer start(w, h)()
 				h.wants(t, "")
 				time.Sleep(90 * time.Second)
 				h.wants(t, test.afterRound)
@@ -296,8 +308,7 @@ func roundWithPoolsDue(t *testing.T, err error, right []string) {
 		},
 	}
 	write(w, 'a', 10)
-	w.Start(h)
-	defer w.Stop()
+	defer start(w, h)()
 	h.wants(t, "a")
 	write(w, 'b', 10)
 	write(w, 'c', 10)

@@ -49,7 +49,7 @@ type Host interface {
 	Org(ctx context.Context, repo refs.RepoID) (string, error)
 	// Sync syncs a repository and returns when that is due again, the zero time for when it is woken.
 	Sync(ctx context.Context, repo refs.RepoID) (again time.Time)
-	// Pending finds the syncs that were due when the last process ended, and calls wake for each.
+	// Pending finds the syncs that were due when other processes ended, and calls wake for each.
 	// at may be the zero time.
 	Pending(ctx context.Context, wake func(repo refs.RepoID, at time.Time)) error
 }
@@ -269,16 +269,6 @@ func (w *Worker) settle(j *job) {
 
 // dispatch starts due syncs until the worker is stopped; then it waits for the running ones.
 func (w *Worker) dispatch() {
-	// The syncs that the last process left are searched concurrently, since the search takes a
-	// while.
-	w.guard("find pending syncs", func() {
-		for pause := time.Second; ; pause = min(2*pause, time.Minute) {
-			err := w.host.Pending(w.ctx, func(repo refs.RepoID, at time.Time) { w.wake(repo, at, false) })
-			if err == nil || sleep(w.ctx, pause) != nil {
-				return
-			}
-		}
-	})
 	for {
 		next := w.begin()
 		timer := time.NewTimer(next)
@@ -290,6 +280,20 @@ func (w *Worker) dispatch() {
 		case <-timer.C:
 		}
 		timer.Stop()
+	}
+}
+
+// FindPending finds the syncs that were due when other processes over the store ended, and wakes
+// each. It goes on until it has found all, or ctx ends, whose error it returns then.
+func (w *Worker) FindPending(ctx context.Context) error {
+	for pause := time.Second; ; pause = min(2*pause, time.Minute) {
+		err := w.host.Pending(ctx, func(repo refs.RepoID, at time.Time) { w.wake(repo, at, false) })
+		if err == nil {
+			return nil
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
 	}
 }
 

@@ -98,6 +98,9 @@ func start(t *testing.T, h *host) *upstream.Worker {
 	w := upstream.NewWorker(upstream.Settings{Workers: 4})
 	w.Start(h)
 	t.Cleanup(w.Stop)
+	if err := w.FindPending(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 

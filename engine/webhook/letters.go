@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -178,6 +179,12 @@ func (d *Deliverer) retryLetters(
 		if len(keys) == 0 {
 			return nil
 		}
+		d.mu.Lock()
+		l := d.lanes[hook]
+		d.mu.Unlock()
+		if l == nil {
+			b.Put(hookPrefix(kindRevived, hook), nil) // another server may have the lane
+		}
 		commit, err := d.KV.Apply(ctx, b)
 		if err == nil {
 			err = commit.Wait(ctx)
@@ -185,9 +192,6 @@ func (d *Deliverer) retryLetters(
 		if err != nil {
 			return err
 		}
-		d.mu.Lock()
-		l := d.lanes[hook]
-		d.mu.Unlock()
 		if l != nil {
 			l.revive(keys)
 		}
@@ -223,4 +227,34 @@ func (d *Deliverer) retryLetters(
 		}
 	}
 	return count, more, flush()
+}
+
+// reopenRevived closes the lanes of hooks whose dead letters another server has revived, and opens
+// them again with all that is parked.
+func (d *Deliverer) reopenRevived(ctx context.Context) error {
+	revived := kv.ScanOptions{Start: []byte{table, kindRevived}, End: []byte{table, kindRevived + 1}}
+	for pair, err := range d.KV.Scan(ctx, revived) {
+		if err != nil {
+			return err
+		}
+		if len(pair.Key) != 2+len(hookID{}) {
+			return fmt.Errorf("%w: key of %d bytes", errCorrupt, len(pair.Key))
+		}
+		id := hookID(pair.Key[2:])
+		b := kv.NewBatch()
+		b.Delete(pair.Key) // first: what is revived from now on puts it again
+		if err := d.apply(ctx, b); err != nil {
+			return err
+		}
+		d.mu.Lock()
+		l := d.lanes[id]
+		d.mu.Unlock()
+		if l == nil {
+			continue // it will load what is parked
+		}
+		l.close()
+		d.lose(l)
+		d.lane(ctx, l.hook)
+	}
+	return nil
 }

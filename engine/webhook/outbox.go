@@ -26,12 +26,17 @@ const (
 // run passes the rows of the outbox to the lanes of the hooks.
 func (d *Deliverer) run(ctx context.Context) {
 	missing := make(map[hookID]time.Time)
-	var sweepAt, expireAt time.Time
+	var searchAt, sweepAt, expireAt time.Time
 	for ctx.Err() == nil {
-		if now := d.Clock.Now(); !now.Before(sweepAt) {
+		now := d.Clock.Now()
+		if !now.Before(searchAt) {
+			searchAt = now.Add(d.Search)
+			d.logFailure(ctx, "read outbox", d.findWaiting(ctx))
+			d.logFailure(ctx, "read revived dead letters", d.reopenRevived(ctx))
+		}
+		if !now.Before(sweepAt) {
 			sweepAt = now.Add(sweepEvery)
 			d.logFailure(ctx, "read hooks", d.openLanes(ctx))
-			d.logFailure(ctx, "read outbox", d.findWaiting(ctx))
 			d.logFailure(ctx, "forget hooks", d.forgetMissing(ctx, missing))
 			if !now.Before(expireAt) {
 				expireAt = now.Add(expireEvery)
@@ -43,7 +48,11 @@ func (d *Deliverer) run(ctx context.Context) {
 				d.logFailure(ctx, "read outbox", err) // the next sweep finds it again
 			}
 		}
-		if d.waitUntil(ctx, sweepAt, d.wake) != nil {
+		next := sweepAt
+		if searchAt.Before(next) {
+			next = searchAt
+		}
+		if d.waitUntil(ctx, next, d.wake) != nil {
 			return
 		}
 	}

@@ -20,16 +20,18 @@ import (
 //	w s hook repo                          how far into a journal a hook is, while it is not at its end: stream
 //	w p hook repo sequence(8) index(4)     an event that failed, or waits for one of its ref that did: delivery
 //	w d hook repo sequence(8) index(4)     a dead letter: delivery
+//	w r hook                               nothing: a server that does not send has revived dead letters
 //
-// Numbers are big endian. All values are JSON.
+// Numbers are big endian. All other values are JSON.
 const table = 'w'
 
 // Kinds of rows.
 const (
-	kindHook   = 'h'
-	kindStream = 's'
-	kindParked = 'p'
-	kindDead   = 'd'
+	kindHook    = 'h'
+	kindStream  = 's'
+	kindParked  = 'p'
+	kindDead    = 'd'
+	kindRevived = 'r'
 )
 
 // errCorrupt says that a row of this package failed a check.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"packhorse/engine/webhook"
 	"packhorse/odb/kv"
@@ -124,4 +125,48 @@ func TestRetryOfTwoServers(t *testing.T) {
 	}
 	w.restart()
 	w.until("all events are taken", func() bool { return len(w.receivers.taken()) >= 3 && w.idle() && w.status().Dead == 0 })
+}
+
+// A server that sends nothing revives a dead letter: the one that sends finds it in its next
+// search.
+func TestRetryOnAnotherServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	repo := w.create(1)
+	w.receivers.with(func(*delivery) (int, error) { return http.StatusTeapot, nil })
+	w.d.Start()
+	w.set(repo, 1, "refs/heads/main")
+	w.outlive()
+	w.until("the event is dead", func() bool { return w.status().Dead == 1 })
+	w.receivers.with(nil)
+	other := w.deliverer(w.keys, silent{})
+	if count, more, err := other.Retry(t.Context(), webhook.Selection{}); count != 1 || more || err != nil {
+		t.Fatalf("%d, %t, %v", count, more, err)
+	}
+	w.until("it is taken", func() bool {
+		w.clock.advance(time.Minute)
+		return w.idle() && len(w.receivers.taken()) == 1
+	})
+}
+
+// Two servers take turns: each sends what was left, and what came while it sent.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	repo := w.create(1)
+	servers := []*webhook.Deliverer{w.d, w.deliverer(w.keys, w.receivers)}
+	count := 0
+	for turn := range byte(6) {
+		w.set(repo, 2*turn+1, "refs/heads/main")
+		servers[turn%2].Start()
+		w.set(repo, 2*turn+2, "refs/heads/main")
+		servers[0].Told(repo)
+		servers[1].Told(repo)
+		count += 2
+		w.until("the events are taken", func() bool {
+			w.clock.advance(time.Minute)
+			return len(w.receivers.taken()) == count && w.idle()
+		})
+		servers[turn%2].Stop()
+	}
 }

@@ -84,6 +84,8 @@ type Config struct {
 	// Agent is the User-Agent.
 	Agent  string
 	Logger *slog.Logger
+	// Search is the interval of searches for what other servers have put into the outbox; a minute.
+	Search time.Duration
 	// Clock is the system's when nil.
 	Clock Clock
 }
@@ -98,9 +100,10 @@ type Deliverer struct {
 	attempts *fair.Queue   // over all lanes
 	pages    chan struct{} // has room for pages of the journal that are being read
 
-	mu    sync.Mutex // guards the fields below
-	told  map[refs.RepoID]bool
-	lanes map[hookID]*lane
+	mu      sync.Mutex // guards the fields below
+	started bool
+	told    map[refs.RepoID]bool
+	lanes   map[hookID]*lane
 
 	seen map[refs.RepoID]uint64 // up to where run has read the outbox, so that it does not look at anything before again
 
@@ -140,6 +143,7 @@ type Stats struct {
 func New(c Config) *Deliverer {
 	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
 	c.GiveUp = cmp.Or(c.GiveUp, 24*time.Hour)
+	c.Search = cmp.Or(c.Search, sweepEvery)
 	if c.Clock == nil {
 		c.Clock = systemClock{}
 	}
@@ -153,10 +157,14 @@ func New(c Config) *Deliverer {
 	}
 }
 
-// Start resumes the pending events of the last deliverer over the store, and goes on until Stop.
+// Start resumes the pending events of the last deliverer over the store, and goes on until Stop,
+// after which it may be started again.
 func (d *Deliverer) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
+	d.mu.Lock()
+	d.started = true
+	d.mu.Unlock()
 	rescue.Go(&d.ended, func() error {
 		for ctx.Err() == nil {
 			d.logFailure(ctx, "read the outbox", rescue.Do(func() error {
@@ -176,13 +184,23 @@ func (d *Deliverer) Stop() {
 	}
 	d.cancel()
 	d.ended.Wait()
+	d.cancel = nil
+	d.mu.Lock()
+	d.started = false
+	clear(d.told)
+	clear(d.lanes)
+	d.mu.Unlock()
+	clear(d.seen)
 	d.Client.CloseIdleConnections()
 }
 
 // Told notifies the deliverer of another durable outbox row of a repository. It does not block.
+// Before Start it does nothing: Start finds the rows.
 func (d *Deliverer) Told(id refs.RepoID) {
 	d.mu.Lock()
-	d.told[id] = true
+	if d.started {
+		d.told[id] = true
+	}
 	d.mu.Unlock()
 	signal(d.wake)
 }

@@ -1,0 +1,312 @@
+// Package cluster lets several servers share a pair of stores: each knows which others live, and
+// every duty, such as maintenance, is done by one of them.
+//
+// Start at [Join]. Each server keeps a row that it renews with every beat; a server whose row has
+// stood still for a while is removed by any other, in a batch that requires the row as it was seen.
+// A duty is a row that names its owner, and is free when the owner has no row. No clock is
+// compared with that of another machine: each server measures, by its own monotonic clock, how long
+// the row of another stands still. A server that cannot renew its row ends its duties before the
+// others may remove it. The map, by file:
+//
+//	cluster  Config, Join, Leave, and the beats
+//	duty     duties of this server, their beginning and end
+//	rows     the stored rows
+//	list     the servers as operators see them
+//
+// Ownership of a duty saves work and guards nothing: what a duty writes holds by the preconditions
+// of its own batches.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"packhorse/odb/kv"
+	"packhorse/odb/rescue"
+)
+
+// Config is the configuration of a member. Keys is required.
+type Config struct {
+	Keys kv.Store
+	// URL and Version describe this server to operators.
+	URL, Version string
+	// Duties are what this server does when no other does it.
+	Duties []Duty
+	// Departed is called when another server has gone, whether it said so or not. It must not block.
+	// It is called for the servers that were there when this one joined, and for later ones.
+	Departed func()
+	// Beat is the time between two renewals of the row, 3 s. Patience is how long the row of another
+	// server may stand still, 15 s; every server must have the same.
+	Beat, Patience time.Duration
+	Logger         *slog.Logger
+}
+
+// Duty is work that one server does for all. Names are those of docs/formats.md, and equal on all
+// servers.
+type Duty struct {
+	Name string
+	// Work does the duty until ctx ends, and returns soon afterwards. After an error, or a panic, it
+	// is begun again at a later beat.
+	Work func(ctx context.Context) error
+}
+
+// Member is this server among those that share the stores. Its methods may be called concurrently.
+type Member struct {
+	Config
+
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	id      serverID   // drawn anew after this server was removed
+	renewed time.Time  // when the last renewal that succeeded began
+	held    []string   // the duties that run, sorted
+
+	// The fields below belong to the goroutine that beats.
+	row  []byte                // the last one that was sent, nil when it was removed
+	sent time.Time             // when the renewal began that sent it
+	seen map[serverID]sighting // of the other servers
+	term *term
+}
+
+// sighting is the row of another server, and since when it has not changed.
+type sighting struct {
+	row   string
+	since time.Time
+}
+
+// Join adds this server and begins its beats, until [Member.Leave].
+func Join(ctx context.Context, c Config) (*Member, error) {
+	c.Beat = cmp.Or(c.Beat, 3*time.Second)
+	c.Patience = cmp.Or(c.Patience, 15*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Departed == nil {
+		c.Departed = func() {}
+	}
+	m := &Member{Config: c, seen: make(map[serverID]sighting)}
+	if err := m.enter(ctx); err != nil {
+		return nil, fmt.Errorf("join the servers of the store: %w", err)
+	}
+	beating, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	m.cancel = cancel
+	rescue.Go(&m.ended, func() error {
+		m.run(beating)
+		return nil
+	}, func(err error) { c.Logger.ErrorContext(ctx, "failed to beat", "error", err) })
+	return m, nil
+}
+
+// Leave ends the duties of this server, waits for their end, and removes its rows, so that others
+// need not wait for its silence.
+func (m *Member) Leave(ctx context.Context) error {
+	m.cancel()
+	m.ended.Wait()
+	rows, err := readRows(ctx, m.Keys)
+	if err != nil {
+		return fmt.Errorf("leave the servers of the store: %w", err)
+	}
+	value, there := rows.servers[m.id]
+	if !there {
+		return nil
+	}
+	b := kv.NewBatch()
+	m.remove(b, rows, m.id, value)
+	if _, err := m.Keys.Apply(ctx, b); err != nil && !errors.Is(err, kv.ErrConflict) {
+		return fmt.Errorf("leave the servers of the store: %w", err)
+	}
+	return nil
+}
+
+// ID returns the id under which the others see this server now.
+func (m *Member) ID() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.id.String()
+}
+
+// Held returns the names of the duties that this server does now.
+func (m *Member) Held() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.held)
+}
+
+// Age returns the time since the last renewal of this server's row began.
+func (m *Member) Age() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(m.renewed)
+}
+
+// Silent reports whether the row was not renewed for so long that the duties have ended, and the
+// others may remove this server.
+func (m *Member) Silent() bool { return m.Age() >= m.fence() }
+
+// fence is how long after its last renewal this server ends its duties: before the others, who saw
+// that renewal later than it began, lose their patience.
+func (m *Member) fence() time.Duration { return m.Patience * 4 / 5 }
+
+// enter draws an id and stores the first row under it.
+func (m *Member) enter(ctx context.Context) error {
+	var id serverID
+	_, _ = rand.Read(id[:]) // does not fail
+	begun := time.Now()
+	row := m.encode(1)
+	b := kv.NewBatch()
+	b.RequireAbsent(id.key())
+	b.Put(id.key(), row)
+	if _, err := m.Keys.Apply(ctx, b); err != nil {
+		return err
+	}
+	m.row, m.sent = row, begun
+	m.term = newTerm(m, begun)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.id, m.renewed = id, begun
+	return nil
+}
+
+// encode returns the row of a number.
+func (m *Member) encode(beat uint64) []byte {
+	row := serverRow{Beat: beat, URL: m.URL, Version: m.Version}
+	for _, d := range m.Duties {
+		row.Duties = append(row.Duties, d.Name)
+	}
+	return row.encode()
+}
+
+// run beats until ctx ends.
+func (m *Member) run(ctx context.Context) {
+	ticker := time.NewTicker(m.Beat)
+	defer ticker.Stop()
+	for {
+		err := rescue.Do(func() error { return m.pulse(ctx) })
+		if err != nil && ctx.Err() == nil {
+			m.Logger.WarnContext(ctx, "failed to renew the row of this server", "error", err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			m.term.end()
+			m.term.wait()
+			return
+		}
+	}
+}
+
+// errRemoved says that another server has removed this one.
+var errRemoved = errors.New("another server has removed this one, which was silent for too long")
+
+// pulse is one beat: it reads the rows, renews that of this server, removes the servers that are
+// silent, and takes the free duties that fall to this one.
+func (m *Member) pulse(ctx context.Context) error {
+	if m.term.hasEnded() { // a fence or a removal has ended the duties
+		if m.row == nil {
+			if err := m.enter(ctx); err != nil {
+				return err
+			}
+		} else {
+			m.term = newTerm(m, time.Time{})
+		}
+	}
+	begun := time.Now()
+	rows, err := readRows(ctx, m.Keys)
+	if err != nil {
+		return err
+	}
+	m.observe(rows, time.Now())
+	if err := m.renew(ctx, rows, begun); err != nil {
+		return err
+	}
+	for id, value := range rows.servers {
+		if id == m.id || time.Since(m.seen[id].since) < m.Patience {
+			continue
+		}
+		m.Logger.WarnContext(ctx, "removing a server that is silent", "server", id.String())
+		b := kv.NewBatch()
+		m.remove(b, rows, id, value)
+		if _, err := m.Keys.Apply(ctx, b); err != nil && !errors.Is(err, kv.ErrConflict) {
+			return err // it, or a third server, was quicker after a conflict: the next beat shows
+		}
+	}
+	return m.takeDuties(ctx, rows)
+}
+
+// observe notes which rows have changed, and calls Departed for those that have gone.
+func (m *Member) observe(rows *storedRows, now time.Time) {
+	gone := false
+	for id := range m.seen {
+		if _, there := rows.servers[id]; !there {
+			delete(m.seen, id)
+			gone = true
+		}
+	}
+	for id, value := range rows.servers {
+		if last, known := m.seen[id]; id != m.id && (!known || last.row != string(value)) {
+			m.seen[id] = sighting{row: string(value), since: now}
+		}
+	}
+	if gone {
+		m.Departed()
+	}
+}
+
+// renew stores the next row of this server. Only this server changes its row, so that the row that
+// was read is the last one, even if the answer to its renewal was lost. Errors: errRemoved.
+func (m *Member) renew(ctx context.Context, rows *storedRows, begun time.Time) error {
+	value, there := rows.servers[m.id]
+	last, err := decodeServer(value)
+	if there && err != nil {
+		return err
+	}
+	if string(value) == string(m.row) {
+		m.stands(m.sent) // also if its answer was lost
+	}
+	next := m.encode(last.Beat + 1)
+	err = kv.ErrConflict
+	if there {
+		m.row, m.sent = next, begun
+		b := kv.NewBatch()
+		b.Require(m.id.key(), value)
+		b.Put(m.id.key(), next)
+		_, err = m.Keys.Apply(ctx, b)
+	}
+	switch {
+	case errors.Is(err, kv.ErrConflict):
+		m.row = nil
+		m.term.end()
+		return errRemoved
+	case err != nil:
+		return err
+	}
+	rows.servers[m.id] = next
+	m.stands(begun)
+	return nil
+}
+
+// stands notes that the others see a renewal that began at a time.
+func (m *Member) stands(begun time.Time) {
+	m.term.extend(begun)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.renewed = begun
+}
+
+// remove adds to b the removal of a server, whose row is value, and of the rows of its duties.
+func (m *Member) remove(b *kv.Batch, rows *storedRows, id serverID, value []byte) {
+	b.Require(id.key(), value)
+	b.Delete(id.key())
+	for name, owner := range rows.owners {
+		if owner == id {
+			b.Require(dutyKey(name), id[:])
+			b.Delete(dutyKey(name))
+		}
+	}
+}

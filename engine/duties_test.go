@@ -1,0 +1,76 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/engine"
+	"packhorse/engine/cluster"
+	"packhorse/engine/enginetest"
+	"packhorse/odb/odbtest"
+)
+
+// TestSharedDuties has two hosts share stores, and makes commits on both while they come and go:
+// one of them sends each event, in order and once, whichever host made the commit.
+func TestSharedDuties(t *testing.T) {
+	t.Parallel()
+	receiver := newHearing(t, nil)
+	keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
+	t.Cleanup(shut)
+	open := func() *engine.Host {
+		config := hooked(t, []string{"127.0.0.1"}, receiver.server.URL)
+		config.KV, config.Files = keys, files
+		config.Background = true
+		config.Scrub.BytesPerSecond = 1 << 30
+		config.Sharing = &engine.Sharing{URL: "http://server", Beat: 5 * time.Millisecond, Patience: time.Hour}
+		host, err := engine.Open(t.Context(), config)
+		must(t, err)
+		return host
+	}
+	hosts := []*engine.Host{open(), open()}
+	enginetest.Create(t, hosts[0], "r")
+	var want []string
+	for round := range 4 {
+		for i, host := range hosts {
+			repo, err := host.Repository(t.Context(), enginetest.Org, "r")
+			must(t, err)
+			for n := range 3 {
+				done, err := upload(repo, acme, main, change{path: "f", content: fmt.Sprint(round, i, n)})
+				must(t, err)
+				want = append(want, done.New.String())
+			}
+		}
+		eventually(t, "every event is sent", func() bool { return len(receiver.heard()) >= len(want) })
+		var held []string
+		for _, host := range hosts {
+			held = append(held, host.Member().Held()...)
+		}
+		slices.Sort(held)
+		if got := strings.Join(held, " "); got != "maintenance scrub webhooks" {
+			t.Errorf("the servers hold %q", got)
+		}
+		must(t, hosts[0].Close(context.Background())) // its duties go to the other one
+		other := hosts[1]
+		eventually(t, "the other server holds every duty", func() bool { return len(other.Member().Held()) == 3 })
+		hosts = []*engine.Host{other, open()}
+	}
+	servers, err := cluster.List(t.Context(), keys)
+	must(t, err)
+	if len(servers) != 2 {
+		t.Errorf("%d servers: %+v", len(servers), servers)
+	}
+	for _, host := range hosts {
+		must(t, host.Close(context.Background()))
+	}
+	for i, event := range receiver.heard() {
+		if i >= len(want) || !strings.HasSuffix(event, want[i]) {
+			t.Fatalf("event %d is %q of %q", i, event, want)
+		}
+	}
+}

@@ -327,7 +327,7 @@ func (d *damaged) stray(name string) {
 		err = w.Seal(d.t.Context())
 	}
 	if err == nil {
-		err = d.files.Settle(d.t.Context(), name)
+		err = file.Settle(d.t.Context(), d.files, name)
 	}
 	if err != nil {
 		d.t.Fatal(err)

@@ -61,9 +61,9 @@ type trappedFile struct {
 	trap *trap
 }
 
-func (f trappedFile) ReadAt(p []byte, at int64) (int, error) {
+func (f trappedFile) ReadAt(ctx context.Context, p []byte, at int64) (int, error) {
 	f.trap.step()
-	return f.File.ReadAt(p, at)
+	return f.File.ReadAt(ctx, p, at)
 }
 
 type trappedWriter struct {

@@ -126,7 +126,7 @@ func (r *blockReader) fill() error {
 		r.packed = make([]byte, packedSize)
 	}
 	packed := r.packed[:packedSize]
-	err := segment.ReadFullAt(s.segment.Handle, packed, s.start+offset)
+	err := segment.ReadFull(s.ctx, s.segment.Handle, packed, s.start+offset)
 	if err == nil && crc32.Checksum(packed, castagnoli) != s.sums[r.next] {
 		err = fmt.Errorf("%w: block %d fails its checksum", segment.ErrFormat, r.next)
 	}

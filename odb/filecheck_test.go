@@ -2,6 +2,7 @@ package odb_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -17,11 +18,15 @@ import (
 // memoryFile is a file in memory.
 type memoryFile struct{ *bytes.Reader }
 
+func (m memoryFile) ReadAt(_ context.Context, p []byte, offset int64) (int, error) {
+	return m.Reader.ReadAt(p, offset)
+}
+
 func (memoryFile) Close() error { return nil }
 
 // passesCheck checks a file that is read in pieces of some bytes.
 func passesCheck(name string, content []byte, piece int) error {
-	c, err := segment.CheckFile(name, memoryFile{bytes.NewReader(content)})
+	c, err := segment.CheckFile(context.Background(), name, memoryFile{bytes.NewReader(content)})
 	if err != nil {
 		return err
 	}

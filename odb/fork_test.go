@@ -9,6 +9,7 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/file"
 	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
@@ -229,7 +230,7 @@ func TestForkCost(t *testing.T) {
 // forkFile returns the name of the one file with the visibility set of a fork.
 func forkFile(t *testing.T, h *odbtest.Pool) string {
 	t.Helper()
-	for info, err := range h.Files.Leftovers(t.Context()) {
+	for info, err := range h.Files.(file.Incoming).Leftovers(t.Context()) {
 		odbtest.Must(t, err)
 		return info.Name
 	}

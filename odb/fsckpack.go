@@ -28,7 +28,7 @@ func newPackChecker(f *fsck, g segment.Segment) *packChecker {
 func (c *packChecker) check(ctx context.Context) error {
 	g := c.segment
 	head := make([]byte, pack.HeaderSize)
-	if err := segment.ReadFullAt(g.Handle, head, 0); err != nil {
+	if err := segment.ReadFull(ctx, g.Handle, head, 0); err != nil {
 		return err
 	}
 	header, err := pack.ParseHeader(head)
@@ -55,7 +55,7 @@ func (c *packChecker) check(ctx context.Context) error {
 		}
 	}
 	trailer := make([]byte, pack.TrailerSize)
-	if err := segment.ReadFullAt(g.Handle, trailer, g.DataSize-pack.TrailerSize); err != nil {
+	if err := segment.ReadFull(ctx, g.Handle, trailer, g.DataSize-pack.TrailerSize); err != nil {
 		return err
 	}
 	if c.offset != g.DataSize-pack.TrailerSize || !c.damaged && !bytes.Equal(c.sum.Sum(nil), trailer) {

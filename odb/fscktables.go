@@ -283,7 +283,7 @@ func (f *tablesFsck) first(ctx context.Context, start, end []byte) ([]byte, erro
 	return nil, nil
 }
 
-// unsettledAge is the age up to which a file outside its place may lack a registration: that of a
+// unsettledAge is the age up to which a file that is not settled may lack a registration: that of a
 // running push (docs/invariants.md 14).
 const unsettledAge = 24 * time.Hour
 

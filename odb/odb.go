@@ -115,9 +115,9 @@ type Store struct {
 	close   context.CancelFunc
 }
 
-// Open returns the pools of keys and files. It removes segment files that this server left behind
-// without a registration, and moves registered ones to their place; both affect only the server's
-// own folder.
+// Open returns the pools of keys and files. In a file store that is [file.Incoming] it removes
+// segment files that this server left behind without a registration, and moves registered ones to
+// their place; both affect only the server's own folder.
 //
 // The caller closes keys and files after [Store.Close].
 func Open(ctx context.Context, keys kv.Store, files file.Store, options Options) (*Store, error) {
@@ -185,9 +185,14 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// clearLeftovers handles the files that a former run of this server left in its incoming folder.
+// clearLeftovers handles the files that a former run of this server left in its incoming folder, if
+// the file store has one.
 func (s *Store) clearLeftovers(ctx context.Context) error {
-	for info, err := range s.Files.Leftovers(ctx) {
+	incoming, ok := s.Files.(file.Incoming)
+	if !ok {
+		return nil
+	}
+	for info, err := range incoming.Leftovers(ctx) {
 		if err != nil {
 			return err
 		}
@@ -198,7 +203,7 @@ func (s *Store) clearLeftovers(ctx context.Context) error {
 		_, err := s.keys.Get(ctx, registrationKey(layer))
 		switch {
 		case err == nil:
-			err = s.Files.Settle(ctx, info.Name)
+			err = incoming.Settle(ctx, info.Name)
 		case errors.Is(err, kv.ErrNotFound):
 			s.log.InfoContext(ctx, "removing an unregistered file", "file", info.Name)
 			err = s.Files.Delete(ctx, info.Name)

@@ -91,7 +91,7 @@ func checkRegions(t *testing.T, v *odb.View) {
 		g, err := l.Acquire(t.Context())
 		odbtest.Must(t, err)
 		data := make([]byte, g.DataSize)
-		err = segment.ReadFullAt(g.Handle, data, 0)
+		err = segment.ReadFull(t.Context(), g.Handle, data, 0)
 		l.Release(g)
 		odbtest.Must(t, err)
 		oracle.New(t).Input(data, "index-pack", "--strict", "--stdin")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 	"packhorse/odb/segment"
@@ -150,12 +151,16 @@ func (q *Quarantine) Settled(ctx context.Context) {
 	}
 }
 
-// settle moves registered files to their place. [Store.Close] waits for it.
+// settle moves registered files to their place, if the file store has another one before.
+// [Store.Close] waits for it.
 func (s *Store) settle(ctx context.Context, names []string) {
+	if _, ok := s.Files.(file.Incoming); !ok {
+		return
+	}
 	rescue.Go(&s.settlers, func() error {
 		var err error
 		for _, name := range names {
-			err = errors.Join(err, s.Files.Settle(ctx, name))
+			err = errors.Join(err, file.Settle(ctx, s.Files, name))
 		}
 		return err
 	}, func(err error) { s.log.WarnContext(ctx, "failed to move a file to its place", "error", err) })

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"packhorse/odb"
+	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
@@ -145,7 +146,7 @@ func TestLeftovers(t *testing.T) {
 				}
 				w.Reopen()
 			}
-			for info, err := range w.Files.Leftovers(t.Context()) {
+			for info, err := range w.Files.(file.Incoming).Leftovers(t.Context()) {
 				t.Errorf("left over: %v, %v", info, err)
 			}
 		})

@@ -248,7 +248,7 @@ func checkFile(t *testing.T, files *file.Dir, name string, data []byte) {
 		t.Error(err)
 		return
 	}
-	got, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()))
+	got, err := io.ReadAll(file.NewSectionReader(t.Context(), f, 0, f.Size()))
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%s: %d bytes, %v; want %d", name, len(got), err, len(data))
 	}

@@ -601,7 +601,7 @@ func (s *scene) objectCount(l storedLayer) int {
 	f, err := s.Files.Open(s.Context(), segment.KindSegment.FileName(segment.LayerID(raw)))
 	s.Must(err)
 	var header [12]byte
-	_, err = f.ReadAt(header[:], 0)
+	_, err = f.ReadAt(s.Context(), header[:], 0)
 	s.Must(errors.Join(err, f.Close()))
 	return int(binary.BigEndian.Uint32(header[8:]))
 }

@@ -61,7 +61,7 @@ func overwrite(h *odbtest.Pool, name string, edit func(data []byte)) {
 	f, err := h.Files.Open(ctx, name)
 	h.Must(err)
 	data := make([]byte, f.Size())
-	_, err = f.ReadAt(data, 0)
+	_, err = f.ReadAt(ctx, data, 0)
 	h.Must(err)
 	h.Must(f.Close())
 	edit(data)

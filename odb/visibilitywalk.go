@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -276,7 +277,7 @@ func (s *Store) replaceTips(
 	name := segment.KindBorrowed.FileName(next)
 	if err == nil && used {
 		s.visibility.rename(of, next)
-		if err := s.Files.Settle(ctx, name); err != nil { // the next start tries again
+		if err := file.Settle(ctx, s.Files, name); err != nil { // the next start tries again
 			return fmt.Errorf("move a file to its place: %w", err)
 		}
 		return nil

@@ -156,18 +156,18 @@ func (c *copier) write(ctx context.Context, is *entry, content file.File, out fi
 	if err := out.Seal(ctx); err != nil {
 		return err
 	}
-	return c.dest.Settle(ctx, is.stored())
+	return file.Settle(ctx, c.dest, is.stored())
 }
 
 // sumFile copies a file of pools to w and returns its SHA-256. Errors: a sourceError when it cannot
 // be read or fails its own checksums.
 func sumFile(ctx context.Context, name string, content file.File, w io.Writer) (sum, error) {
-	check, err := segment.CheckFile(name, content)
+	check, err := segment.CheckFile(ctx, name, content)
 	if err != nil {
 		return sum{}, &sourceError{err}
 	}
 	hash := sha256.New()
-	source := sourceReader{io.NewSectionReader(content, 0, content.Size())}
+	source := sourceReader{file.NewSectionReader(ctx, content, 0, content.Size())}
 	if err := copyBytes(ctx, io.MultiWriter(sourceWriter{check}, hash, w), source, content.Size()); err != nil {
 		return sum{}, err
 	}
@@ -310,7 +310,7 @@ func (c *copier) writeKeys(ctx context.Context, is *entry, content io.Reader) (e
 	if err := out.Seal(ctx); err != nil {
 		return err
 	}
-	return c.dest.Settle(ctx, is.stored())
+	return file.Settle(ctx, c.dest, is.stored())
 }
 
 // withFile calls use with a file of a checkpoint.

@@ -193,7 +193,7 @@ func beginManifest(ctx context.Context, dest file.Store, number uint64, h head) 
 		return nil, err
 	}
 	w := &manifestWriter{out: out, hash: sha256.New(), settle: func(ctx context.Context) error {
-		return dest.Settle(ctx, name)
+		return file.Settle(ctx, dest, name)
 	}}
 	w.buffer = bufio.NewWriter(io.MultiWriter(out, w.hash))
 	_, err = fmt.Fprintf(w.buffer, "%s%d\n%s%s\n%s%s\n",
@@ -292,7 +292,7 @@ func entries(ctx context.Context, from file.Store, number uint64, h *head) iter.
 			return
 		}
 		defer func() { _ = stored.Close() }() // it was read only
-		for e, err := range parseManifest(io.NewSectionReader(stored, 0, stored.Size()), h) {
+		for e, err := range parseManifest(file.NewSectionReader(ctx, stored, 0, stored.Size()), h) {
 			switch {
 			case err == nil:
 				err = ctx.Err()

@@ -95,7 +95,7 @@ func restoreFile(ctx context.Context, from, to file.Store, e entry) (err error) 
 	if err := out.Seal(ctx); err != nil {
 		return err
 	}
-	return to.Settle(ctx, e.name)
+	return file.Settle(ctx, to, e.name)
 }
 
 // restoreKeys writes a file of the key-value store. One that is damaged ends the restoration before

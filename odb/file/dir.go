@@ -63,7 +63,10 @@ type Dir struct {
 	moved map[string]struct{} // folders under settled with entries that may not be durable
 }
 
-var _ Store = (*Dir)(nil)
+var (
+	_ Store    = (*Dir)(nil)
+	_ Incoming = (*Dir)(nil)
+)
 
 // Folders returns the names of all folders in the directory of a Dir.
 func Folders() []string { return []string{incomingName, settledName} }

@@ -33,7 +33,7 @@ func openMem(t *testing.T, fs *vfs.MemFS, server string) *crashable {
 func TestDir(t *testing.T) {
 	t.Parallel()
 	var crashes atomic.Uint64
-	filetest.Run(t, filetest.Harness{
+	h := filetest.Harness{
 		Open: func(t *testing.T) file.Store {
 			t.Helper()
 			return openMem(t, vfs.NewCrashableMem(), "")
@@ -49,13 +49,15 @@ func TestDir(t *testing.T) {
 			t.Cleanup(func() { _ = revived.Close() })
 			return revived
 		},
-	})
+	}
+	filetest.Run(t, h)
+	filetest.RunIncoming(t, h)
 }
 
 // TestDirOnDisk runs the suite on the file system of the machine.
 func TestDirOnDisk(t *testing.T) {
 	t.Parallel()
-	filetest.Run(t, filetest.Harness{
+	h := filetest.Harness{
 		Open: func(t *testing.T) file.Store {
 			t.Helper()
 			dir, err := file.OpenDir(t.TempDir(), file.DirOptions{})
@@ -64,7 +66,36 @@ func TestDirOnDisk(t *testing.T) {
 			}
 			return dir
 		},
-	})
+	}
+	filetest.Run(t, h)
+	filetest.RunIncoming(t, h)
+}
+
+// TestDeleted checks what a Dir promises beyond a Store: it tells that a name is not there, and an
+// open file that was deleted can be read on.
+func TestDeleted(t *testing.T) {
+	t.Parallel()
+	dir := openMem(t, vfs.NewCrashableMem(), "")
+	if err := writeFile(t, dir.Dir, "a", []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := dir.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Delete(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.Delete(t.Context(), "a"); !errors.Is(err, file.ErrNotFound) {
+		t.Errorf("delete again: %v", err)
+	}
+	got, err := io.ReadAll(file.NewSectionReader(t.Context(), f, 0, f.Size()))
+	if err != nil || string(got) != "data" {
+		t.Errorf("read %q, %v", got, err)
+	}
+	if err := errors.Join(f.Close(), dir.Close()); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestServerID(t *testing.T) {

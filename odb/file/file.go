@@ -8,13 +8,15 @@
 //
 // # Life of a file
 //
-//	Create    written under incoming/<server id>/, found by nobody
+//	Create    written, found by nobody
 //	Seal      durable and complete; found by Open; may now be named in a database
 //	Settle    moved to its place, when the database names it
 //	Delete    gone
 //
-// The database decides: a sealed file that it does not name is a leftover of a crash. Only the
-// folder of the server itself can hold leftovers, so a start scans that folder and not the store.
+// The database decides: a sealed file that it does not name is a leftover of a crash. A store that
+// is [Incoming], such as [Dir], has files written in a folder of the server. Only that one can hold
+// leftovers of the server, so a start scans it and not the store. In other stores a sealed file is
+// in its place, and nothing is settled.
 package file
 
 import (
@@ -82,26 +84,17 @@ type Store interface {
 	// Errors: [ErrName], and [ErrExists] when a file of that name is stored or being written.
 	Create(ctx context.Context, name string) (Writer, error)
 
-	// Open opens a sealed file, settled or not, of any server; [ErrNotFound] if there is none. The
-	// caller closes it.
+	// Open opens a sealed file of any server; [ErrNotFound] if there is none. The caller closes it.
 	Open(ctx context.Context, name string) (File, error)
 
-	// Settle moves a sealed file, of any server, to its final place. Readers find it at every instant.
-	// Settle is idempotent, so an interrupted one can be repeated; [ErrNotFound] if there is no such
-	// file.
-	Settle(ctx context.Context, name string) error
-
-	// Delete removes a sealed file, settled or not, durably; [ErrNotFound] if there is none. Open
-	// files stay readable.
+	// Delete removes a sealed file of any server, durably. If there is none it returns [ErrNotFound],
+	// or nil where the store cannot tell. Open files of the same store stay readable; those of other
+	// servers may fail with ErrNotFound from then on.
 	Delete(ctx context.Context, name string) error
 
 	// List walks all sealed files in no particular order. It may or may not show files that are
 	// created or deleted during the walk.
 	List(ctx context.Context) iter.Seq2[Info, error]
-
-	// Leftovers walks the unsettled sealed files of this server: after a start, the leftovers of a
-	// crash.
-	Leftovers(ctx context.Context) iter.Seq2[Info, error]
 
 	Scratcher
 
@@ -110,6 +103,28 @@ type Store interface {
 
 	// Close releases the server id; open files stay usable.
 	Close() error
+}
+
+// Incoming is implemented by a [Store] in which a sealed file lies in a folder of its server first,
+// and is moved to its place when the database names it. What lies in that folder after a start was
+// left by a crash, unless the database names it. In other stores a sealed file is in its place.
+type Incoming interface {
+	// Settle moves a sealed file, of any server, to its final place. Readers find it at every instant.
+	// Settle is idempotent, so an interrupted one can be repeated; [ErrNotFound] if there is no such
+	// file.
+	Settle(ctx context.Context, name string) error
+
+	// Leftovers walks the unsettled sealed files of this server: after a start, the leftovers of a
+	// crash.
+	Leftovers(ctx context.Context) iter.Seq2[Info, error]
+}
+
+// Settle moves a sealed file to its final place, if store is [Incoming].
+func Settle(ctx context.Context, store Store, name string) error {
+	if incoming, ok := store.(Incoming); ok {
+		return incoming.Settle(ctx, name)
+	}
+	return nil
 }
 
 // Scratcher makes scratch files: a [Store], or a [SharedScratch] over one.
@@ -141,12 +156,31 @@ type Writer interface {
 	Abort() error
 }
 
+// ReaderAt is [io.ReaderAt] with a context, which ends a read that has to wait. Only the end of the
+// content is [io.EOF] or [io.ErrUnexpectedEOF]: bytes that end before it are taken for damage.
+type ReaderAt interface {
+	ReadAt(ctx context.Context, p []byte, offset int64) (int, error)
+}
+
 // File is a sealed file. Its methods may be called concurrently.
 type File interface {
-	io.ReaderAt
+	ReaderAt
 	Size() int64
 	Close() error
 }
+
+// NewSectionReader returns a reader of size bytes of r from offset on, which reads under ctx.
+func NewSectionReader(ctx context.Context, r ReaderAt, offset, size int64) *io.SectionReader {
+	return io.NewSectionReader(bound{ctx, r}, offset, size)
+}
+
+// bound is a ReaderAt with the context of its reads.
+type bound struct {
+	ctx context.Context // of the call that the reader is for
+	r   ReaderAt
+}
+
+func (b bound) ReadAt(p []byte, offset int64) (int, error) { return b.r.ReadAt(b.ctx, p, offset) }
 
 // Scratch is a temporary file. Its methods may be called concurrently.
 type Scratch interface {
@@ -162,5 +196,5 @@ type Info struct {
 	Name    string
 	Size    int64
 	Time    time.Time // of the last write
-	Settled bool
+	Settled bool      // in its final place; set by an [Incoming] only
 }

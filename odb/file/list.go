@@ -47,7 +47,7 @@ func (d *Dir) List(ctx context.Context) iter.Seq2[Info, error] {
 	}
 }
 
-// Leftovers implements Store.
+// Leftovers implements Incoming.
 func (d *Dir) Leftovers(ctx context.Context) iter.Seq2[Info, error] {
 	return d.folder(ctx, d.incoming, false)
 }

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"context"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -14,8 +15,12 @@ type sealed struct {
 	file vfs.File     // nil when closed
 }
 
-// ReadAt implements io.ReaderAt.
-func (s *sealed) ReadAt(p []byte, offset int64) (int, error) {
+// ReadAt implements ReaderAt. It looks at ctx only before it reads: the disk does not let go of a
+// read that it has begun.
+func (s *sealed) ReadAt(ctx context.Context, p []byte, offset int64) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.file == nil {

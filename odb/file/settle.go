@@ -8,7 +8,7 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// Settle implements Store.
+// Settle implements Incoming.
 //
 // The new entry is durable before the old one is removed. A crash in between can leave the file in
 // both folders.

@@ -96,7 +96,7 @@ func (o *packOutput) copyRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := segment.ReadFullAt(r.region.Data, space, r.start); err != nil {
+	if err := segment.ReadFull(ctx, r.region.Data, space, r.start); err != nil {
 		return r.region.Damaged(ctx, object.ZeroID, r.start, err)
 	}
 	rest, offset := space, r.start

@@ -70,10 +70,10 @@ func (p *PackPlan) storedTrailer(ctx context.Context) ([]byte, error) {
 		if refused, err := g.HasRefusedDelta(ctx); refused || err != nil {
 			return nil, err
 		}
-		if err := segment.ReadFullAt(g.Handle, header, 0); err != nil {
+		if err := segment.ReadFull(ctx, g.Handle, header, 0); err != nil {
 			return nil, g.Damaged(err)
 		}
-		if err := segment.ReadFullAt(g.Handle, trailer, g.DataSize-pack.TrailerSize); err != nil {
+		if err := segment.ReadFull(ctx, g.Handle, trailer, g.DataSize-pack.TrailerSize); err != nil {
 			return nil, g.Damaged(err)
 		}
 		if h, err := pack.ParseHeader(header); err == nil && h.Version == 2 && int(h.Count) == g.Count {

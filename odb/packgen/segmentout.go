@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 
+	"packhorse/odb/file"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
@@ -247,7 +248,7 @@ func (o *packOutput) isVerbatim(layer int, e *segmentEntry) bool {
 
 // nearReader reads small pieces that lie near each other with few calls.
 type nearReader struct {
-	src    io.ReaderAt
+	src    file.ReaderAt
 	size   int64
 	window []byte
 	start  int64
@@ -255,17 +256,17 @@ type nearReader struct {
 
 const nearReaderSize = 64 << 10
 
-// ReadAt implements [io.ReaderAt], for one goroutine.
-func (r *nearReader) ReadAt(p []byte, off int64) (int, error) {
+// ReadAt implements [file.ReaderAt], for one goroutine.
+func (r *nearReader) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	if len(p) > nearReaderSize/4 {
-		return r.src.ReadAt(p, off)
+		return r.src.ReadAt(ctx, p, off)
 	}
 	if off < r.start || off+int64(len(p)) > r.start+int64(len(r.window)) {
 		if r.window == nil {
 			r.window = make([]byte, nearReaderSize)
 		}
 		r.window, r.start = r.window[:max(min(nearReaderSize, r.size-off), 0)], off
-		if err := segment.ReadFullAt(r.src, r.window, off); err != nil {
+		if err := segment.ReadFull(ctx, r.src, r.window, off); err != nil {
 			r.window = r.window[:0]
 			return 0, err
 		}

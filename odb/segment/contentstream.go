@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 
+	"packhorse/odb/file"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -24,9 +25,11 @@ func (d Region) Open(ctx context.Context, r Record, id object.ID) (io.ReadCloser
 			fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", ErrFormat, r.Offset, header.Size, r.Size))
 	}
 	s := &contentStream{ctx: ctx, region: d, id: id, offset: r.Offset, want: r.CRC32, left: header.Size}
-	s.packed = io.NewSectionReader(d.Data, r.Offset, r.PackedSize)
-	if _, err := io.CopyN(&s.sum, s.packed, headerSize); err != nil {
-		return nil, d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: %w", ErrFormat, err))
+	s.packed = file.NewSectionReader(ctx, d.Data, r.Offset, r.PackedSize)
+	if _, err := io.CopyN(&s.sum, s.packed, headerSize); errors.Is(err, io.EOF) {
+		return nil, d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: cut off at %d", ErrFormat, r.Offset))
+	} else if err != nil {
+		return nil, d.Damaged(ctx, id, r.Offset, err)
 	}
 	s.inflater = pack.NewInflater(io.TeeReader(s.packed, &s.sum))
 	return s, nil

@@ -2,6 +2,7 @@ package segment
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha1" // the trailer of a packfile is a SHA-1
 	"encoding/binary"
 	"errors"
@@ -35,7 +36,7 @@ type checkedPart struct {
 
 // CheckFile reads the layout and the checksums of the file of that name, and returns a check for
 // its content. Errors: [ErrCorrupt], also when the name is not that of a pool's file.
-func CheckFile(name string, f file.File) (*FileCheck, error) {
+func CheckFile(ctx context.Context, name string, f file.File) (*FileCheck, error) {
 	layer, ok := LayerOfFile(name)
 	if !ok {
 		return nil, &CorruptError{Why: fmt.Sprintf("%q is not the name of a pool's file", name)}
@@ -43,9 +44,9 @@ func CheckFile(name string, f file.File) (*FileCheck, error) {
 	c := &FileCheck{layer: layer}
 	var err error
 	if name == KindBorrowed.FileName(layer) {
-		err = c.planBorrowed(f)
+		err = c.planBorrowed(ctx, f)
 	} else {
-		err = c.planSections(name, f)
+		err = c.planSections(ctx, name, f)
 	}
 	return c, c.damaged(err)
 }
@@ -59,31 +60,31 @@ func (c *FileCheck) damaged(err error) error {
 }
 
 // planBorrowed covers a file that ends in a checksum of all before.
-func (c *FileCheck) planBorrowed(f file.File) error {
+func (c *FileCheck) planBorrowed(ctx context.Context, f file.File) error {
 	head, sum := make([]byte, BorrowedHead), make([]byte, crc32.Size)
 	body := f.Size() - crc32.Size
 	if body < BorrowedHead {
 		return fmt.Errorf("%w: %d bytes", ErrFormat, f.Size())
 	}
-	if err := errors.Join(ReadFullAt(f, head, 0), ReadFullAt(f, sum, body)); err != nil {
+	if err := errors.Join(ReadFull(ctx, f, head, 0), ReadFull(ctx, f, sum, body)); err != nil {
 		return err
 	}
 	if string(head[:MagicSize]) != BorrowedMagic || !bytes.Equal(head[MagicSize+4:][:len(c.layer)], c.layer[:]) {
 		return fmt.Errorf("%w: it is another file", ErrFormat)
 	}
 	c.add(checkedPart{what: "the file", end: body, want: sum})
-	return c.addRead(f, "the checksum", f.Size())
+	return c.addRead(ctx, f, "the checksum", f.Size())
 }
 
 // planSections covers a sectioned file.
-func (c *FileCheck) planSections(name string, f file.File) error {
+func (c *FileCheck) planSections(ctx context.Context, name string, f file.File) error {
 	g := &File{Layer: c.layer, Handle: f}
 	for _, kind := range []LayerKind{KindSegment, KindGraph, KindFilter, KindBitmap} {
 		if name == kind.FileName(c.layer) {
 			g.magic = kind.magic()
 		}
 	}
-	if err := g.readFooter(); err != nil {
+	if err := g.readFooter(ctx); err != nil {
 		return err
 	}
 	if err := g.checkWidths(); err != nil {
@@ -94,11 +95,11 @@ func (c *FileCheck) planSections(name string, f file.File) error {
 			return fmt.Errorf("%w: a pack of %d bytes", ErrFormat, g.DataSize)
 		}
 		trailer := make([]byte, pack.TrailerSize)
-		if err := ReadFullAt(f, trailer, g.DataSize-pack.TrailerSize); err != nil {
+		if err := ReadFull(ctx, f, trailer, g.DataSize-pack.TrailerSize); err != nil {
 			return err
 		}
 		c.add(checkedPart{what: "the pack", end: g.DataSize - pack.TrailerSize, pack: true, want: trailer})
-		if err := c.addRead(f, "the pack's checksum", g.DataSize); err != nil {
+		if err := c.addRead(ctx, f, "the pack's checksum", g.DataSize); err != nil {
 			return err
 		}
 	}
@@ -119,13 +120,13 @@ func (c *FileCheck) planSections(name string, f file.File) error {
 	}
 	// The footer has passed its checksum, so a second reading must return the same bytes.
 	tail := make([]byte, 4)
-	if err := ReadFullAt(f, tail, f.Size()-tailSize); err != nil {
+	if err := ReadFull(ctx, f, tail, f.Size()-tailSize); err != nil {
 		return err
 	}
 	if c.planned() != f.Size()-tailSize-int64(binary.BigEndian.Uint32(tail)) {
 		return fmt.Errorf("%w: no checksum covers what is at %d", ErrFormat, c.planned())
 	}
-	return c.addRead(f, "the footer", f.Size())
+	return c.addRead(ctx, f, "the footer", f.Size())
 }
 
 // planned returns the offset up to which the file is covered.
@@ -139,9 +140,9 @@ func (c *FileCheck) planned() int64 {
 func (c *FileCheck) add(p checkedPart) { c.parts = append(c.parts, p) }
 
 // addRead covers the bytes up to end by the checksum of their present content.
-func (c *FileCheck) addRead(f file.File, what string, end int64) error {
+func (c *FileCheck) addRead(ctx context.Context, f file.File, what string, end int64) error {
 	data := make([]byte, end-c.planned())
-	if err := ReadFullAt(f, data, c.planned()); err != nil {
+	if err := ReadFull(ctx, f, data, c.planned()); err != nil {
 		return err
 	}
 	sum := crc32.New(castagnoli)

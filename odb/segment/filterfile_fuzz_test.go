@@ -105,4 +105,8 @@ func readFilters(ctx context.Context, env *segment.Env, rows, filters []byte) ([
 // memoryFile is a file in memory.
 type memoryFile struct{ *bytes.Reader }
 
+func (m memoryFile) ReadAt(_ context.Context, p []byte, offset int64) (int, error) {
+	return m.Reader.ReadAt(p, offset)
+}
+
 func (memoryFile) Close() error { return nil }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"packhorse/odb/file"
 	"packhorse/pack"
 	"packhorse/pack/object"
 )
@@ -17,7 +18,7 @@ import (
 type Region struct {
 	env     *Env
 	Layer   LayerID
-	Data    io.ReaderAt
+	Data    file.ReaderAt
 	segment Segment // without a File while it is being written
 }
 
@@ -50,7 +51,7 @@ func (d Region) ReadPacked(ctx context.Context, dst []byte, r Record, id object.
 	start := len(dst)
 	dst = slices.Grow(dst, int(r.PackedSize))[:start+int(r.PackedSize)]
 	packed := dst[start:]
-	if err := ReadFullAt(d.Data, packed, r.Offset); err != nil {
+	if err := ReadFull(ctx, d.Data, packed, r.Offset); err != nil {
 		return dst[:start], d.Damaged(ctx, id, r.Offset, err)
 	}
 	if crc32.ChecksumIEEE(packed) != r.CRC32 {
@@ -82,7 +83,7 @@ func (d Region) Head(
 		return header, 0, err
 	}
 	head := make([]byte, min(r.PackedSize, pack.EntryHeaderSizeMax))
-	if err := ReadFullAt(d.Data, head, r.Offset); err != nil {
+	if err := ReadFull(ctx, d.Data, head, r.Offset); err != nil {
 		return header, 0, d.Damaged(ctx, id, r.Offset, err)
 	}
 	header, payload, err := d.Parse(ctx, head, r, id)
@@ -158,7 +159,7 @@ func (d Region) Stream(ctx context.Context, r Record, id object.ID, visit func(p
 			return 0, err
 		}
 		piece := buffer[:min(CopyBufferSize, r.PackedSize-done)]
-		if err := ReadFullAt(d.Data, piece, r.Offset+done); err != nil {
+		if err := ReadFull(ctx, d.Data, piece, r.Offset+done); err != nil {
 			return 0, d.Damaged(ctx, id, r.Offset, err)
 		}
 		sum = crc32.Update(sum, crc32.IEEETable, piece)

@@ -123,7 +123,7 @@ type File struct {
 // [ErrCorrupt] and those of f.
 func OpenFile(ctx context.Context, env *Env, layer LayerID, f file.File, magic string) (*File, error) {
 	g := &File{env: env, Layer: layer, magic: magic, Handle: f}
-	if err := g.readFooter(); err != nil {
+	if err := g.readFooter(ctx); err != nil {
 		return nil, g.Damaged(err)
 	}
 	if err := g.readFanout(ctx); err != nil {
@@ -148,13 +148,13 @@ func (g *File) FileName() string {
 	return ""
 }
 
-func (g *File) readFooter() error {
+func (g *File) readFooter(ctx context.Context) error {
 	size := g.Handle.Size()
 	if size < tailSize+footerHead {
 		return fmt.Errorf("%w: %d bytes", ErrFormat, size)
 	}
 	end := make([]byte, min(size, openReadSize))
-	if err := ReadFullAt(g.Handle, end, size-int64(len(end))); err != nil {
+	if err := ReadFull(ctx, g.Handle, end, size-int64(len(end))); err != nil {
 		return err
 	}
 	tail := end[len(end)-tailSize:]
@@ -173,7 +173,7 @@ func (g *File) readFooter() error {
 		footer = rest[int64(len(rest))-footerSize:]
 	} else {
 		footer = make([]byte, footerSize)
-		if err := ReadFullAt(g.Handle, footer, size-tailSize-footerSize); err != nil {
+		if err := ReadFull(ctx, g.Handle, footer, size-tailSize-footerSize); err != nil {
 			return err
 		}
 	}
@@ -308,7 +308,7 @@ func (g *File) VerifyBlocks(
 			if err := wait(ctx, BlockSizeMax); err != nil {
 				return err
 			}
-			if _, err := g.readBlock(SectionKind(kind), n); err != nil {
+			if _, err := g.readBlock(ctx, SectionKind(kind), n); err != nil {
 				if err := found(g.Damaged(err)); err != nil {
 					return err
 				}
@@ -327,7 +327,7 @@ func (g *File) block(ctx context.Context, kind SectionKind, n int) ([]byte, erro
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	block, err := g.readBlock(kind, n)
+	block, err := g.readBlock(ctx, kind, n)
 	if err != nil {
 		return nil, g.Damaged(err)
 	}
@@ -336,7 +336,7 @@ func (g *File) block(ctx context.Context, kind SectionKind, n int) ([]byte, erro
 }
 
 // readBlock reads a block from the file, past the cache.
-func (g *File) readBlock(kind SectionKind, n int) ([]byte, error) {
+func (g *File) readBlock(ctx context.Context, kind SectionKind, n int) ([]byte, error) {
 	s := &g.sections[kind]
 	if n >= len(s.sums) {
 		return nil, fmt.Errorf("%w: no block %d in section %d", ErrFormat, n, kind)
@@ -344,7 +344,7 @@ func (g *File) readBlock(kind SectionKind, n int) ([]byte, error) {
 	blockSize := int64(s.perBlock() * s.width)
 	start := int64(n) * blockSize
 	block := make([]byte, min(blockSize, s.size-start))
-	if err := ReadFullAt(g.Handle, block, s.offset+start); err != nil {
+	if err := ReadFull(ctx, g.Handle, block, s.offset+start); err != nil {
 		return nil, err
 	}
 	if crc32.Checksum(block, castagnoli) != s.sums[n] {
@@ -392,9 +392,21 @@ func (g *File) Bytes(ctx context.Context, kind SectionKind, offset, size int64) 
 	return joined, nil
 }
 
-// ReadFullAt fills p with the bytes at off. Errors: [ErrFormat] for a file that ends before.
+// ReadFull fills p with the bytes of a file at off. Errors: [ErrFormat] for a file that ends
+// before.
+func ReadFull(ctx context.Context, r file.ReaderAt, p []byte, off int64) error {
+	n, err := r.ReadAt(ctx, p, off)
+	return filled(p, off, n, err)
+}
+
+// ReadFullAt is [ReadFull] for what this process writes and reads back.
 func ReadFullAt(r io.ReaderAt, p []byte, off int64) error {
 	n, err := r.ReadAt(p, off)
+	return filled(p, off, n, err)
+}
+
+// filled returns nil if a read of p at off returned all of its bytes.
+func filled(p []byte, off int64, n int, err error) error {
 	if n == len(p) {
 		return nil
 	}

@@ -88,7 +88,14 @@ func (w *Writer) Rewind(off int64) { w.size = off }
 
 // Region returns a reader of the entries written so far.
 func (w *Writer) Region() Region {
-	return Region{env: w.env, Layer: w.ID, Data: w}
+	return Region{env: w.env, Layer: w.ID, Data: written{w}}
+}
+
+// written reads what a Writer has written, which waits for nothing.
+type written struct{ w *Writer }
+
+func (r written) ReadAt(_ context.Context, p []byte, off int64) (int, error) {
+	return r.w.ReadAt(p, off)
 }
 
 // Level is the compression level of objects that are written one at a time: maintenance has more

@@ -29,8 +29,7 @@ func testContext(t *testing.T, h Harness) {
 	_, freeErr := store.Free(ctx)
 	for name, err := range map[string]error{
 		"create": createErr, "open": openErr, "scratch": scratchErr, "free": freeErr,
-		"settle": store.Settle(ctx, "a"), "delete": store.Delete(ctx, "a"), "seal": w.Seal(ctx),
-		"list": first(store.List(ctx)), "leftovers": first(store.Leftovers(ctx)),
+		"delete": store.Delete(ctx, "a"), "seal": w.Seal(ctx), "list": first(store.List(ctx)),
 	} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", name, err)
@@ -38,6 +37,16 @@ func testContext(t *testing.T, h Harness) {
 	}
 	want(t, store, "a", []byte("data"))
 	want(t, store, "b", nil)
+	f, err := store.Open(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ReadAt(ctx, make([]byte, 4), 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("read: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
 	if err := w.Seal(t.Context()); err != nil { // goes on with a better context
 		t.Error(err)
 	}
@@ -70,8 +79,7 @@ func testClosed(t *testing.T, h Harness) {
 	_, freeErr := store.Free(t.Context())
 	for name, err := range map[string]error{
 		"create": createErr, "open": openErr, "scratch": scratchErr, "free": freeErr,
-		"settle": store.Settle(t.Context(), "a"), "delete": store.Delete(t.Context(), "a"),
-		"list": first(store.List(t.Context())), "leftovers": first(store.Leftovers(t.Context())),
+		"delete": store.Delete(t.Context(), "a"), "list": first(store.List(t.Context())),
 		"seal": w.Seal(t.Context()), "close": store.Close(),
 	} {
 		if !errors.Is(err, file.ErrClosed) {
@@ -79,7 +87,7 @@ func testClosed(t *testing.T, h Harness) {
 		}
 	}
 	if got := make([]byte, 4); true {
-		if _, err := f.ReadAt(got, 0); err != nil || string(got) != "data" {
+		if _, err := f.ReadAt(t.Context(), got, 0); err != nil || string(got) != "data" {
 			t.Errorf("an open file: %q, %v", got, err)
 		}
 	}

@@ -77,31 +77,3 @@ func checkSealed(t *testing.T, store file.Store, sealed map[string][]byte) {
 		t.Errorf("listed %d files, %d of them different, want %d", len(listed), len(unique), len(sealed))
 	}
 }
-
-// testCrashSettle settles and deletes the files of a crashed store, in any state.
-func testCrashSettle(t *testing.T, h Harness) {
-	t.Helper()
-	if h.Crash == nil {
-		t.Skip("this store cannot crash")
-	}
-	store := h.open(t)
-	data := content(1, 100)
-	for i := range 20 {
-		name := fmt.Sprintf("f-%d", i)
-		seal(t, store, name, data)
-		settle(t, store, name)
-		store = h.Crash(t, store)
-		want(t, store, name, data)
-		settle(t, store, name)
-		for info, err := range store.Leftovers(t.Context()) {
-			t.Fatalf("%s is left over, %v", info.Name, err)
-		}
-		if i%2 == 0 {
-			if err := store.Delete(t.Context(), name); err != nil {
-				t.Fatal(err)
-			}
-			store = h.Crash(t, store)
-			want(t, store, name, nil)
-		}
-	}
-}

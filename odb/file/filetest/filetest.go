@@ -1,4 +1,5 @@
-// Package filetest is the conformance suite of file.Store: every implementation passes [Run].
+// Package filetest is the conformance suite of file.Store: every implementation passes [Run], and
+// one that is file.Incoming also [RunIncoming].
 package filetest
 
 import (
@@ -25,30 +26,48 @@ type Harness struct {
 	Crash func(t *testing.T, store file.Store) file.Store
 }
 
-// Run tests every guarantee of file.Store.
+// Run tests every guarantee of file.Store. Files of a store that is file.Incoming are settled at
+// times, which must not change what is read.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	tests := map[string]func(*testing.T, Harness){
-		"Life":            testLife,
-		"Names":           testNames,
-		"Unsealed":        testUnsealed,
-		"Exists":          testExists,
-		"NotFound":        testNotFound,
-		"Writer":          testWriter,
-		"WriterModel":     testWriterModel,
-		"WriterEnd":       testWriterEnd,
-		"Scratch":         testScratch,
-		"ScratchModel":    testScratchModel,
-		"List":            testList,
+	run(t, h, map[string]func(*testing.T, Harness){
+		"Life":         testLife,
+		"Names":        testNames,
+		"Unsealed":     testUnsealed,
+		"Exists":       testExists,
+		"NotFound":     testNotFound,
+		"Writer":       testWriter,
+		"WriterModel":  testWriterModel,
+		"WriterEnd":    testWriterEnd,
+		"Scratch":      testScratch,
+		"ScratchModel": testScratchModel,
+		"Read":         testRead,
+		"List":         testList,
+		"DeleteOpen":   testDeleteOpen,
+		"OtherServer":  testOtherServer,
+		"Crash":        testCrash,
+		"Context":      testContext,
+		"Free":         testFree,
+		"Closed":       testClosed,
+	})
+}
+
+// RunIncoming tests every guarantee of file.Incoming, which the stores of the harness are.
+func RunIncoming(t *testing.T, h Harness) {
+	t.Helper()
+	run(t, h, map[string]func(*testing.T, Harness){
+		"Settle":          testSettle,
+		"Leftovers":       testLeftovers,
+		"OtherLeftovers":  testOtherLeftovers,
 		"ReadWhileMoving": testReadWhileMoving,
-		"DeleteOpen":      testDeleteOpen,
-		"OtherServer":     testOtherServer,
-		"Crash":           testCrash,
 		"CrashSettle":     testCrashSettle,
-		"Context":         testContext,
-		"Free":            testFree,
-		"Closed":          testClosed,
-	}
+		"IncomingContext": testIncomingContext,
+		"IncomingClosed":  testIncomingClosed,
+	})
+}
+
+func run(t *testing.T, h Harness, tests map[string]func(*testing.T, Harness)) {
+	t.Helper()
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,6 +86,22 @@ func (h Harness) open(t *testing.T) file.Store {
 		}
 	})
 	return store
+}
+
+// two returns a store and that of another server over the same files, closed when the test ends.
+func (h Harness) two(t *testing.T) (store, other file.Store) {
+	t.Helper()
+	if h.Other == nil {
+		t.Skip("this store has one server only")
+	}
+	store = h.open(t)
+	other = h.Other(t, store)
+	t.Cleanup(func() {
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store, other
 }
 
 // content returns size bytes that do not repeat, the same for each seed.
@@ -103,10 +138,10 @@ func seal(t *testing.T, store file.Store, name string, data []byte) {
 	}
 }
 
-// settle moves a file to its final place.
+// settle moves a file to its final place, if it is in another one.
 func settle(t *testing.T, store file.Store, name string) {
 	t.Helper()
-	if err := store.Settle(t.Context(), name); err != nil {
+	if err := file.Settle(t.Context(), store, name); err != nil {
 		t.Fatalf("settle %s: %v", name, err)
 	}
 }
@@ -130,14 +165,22 @@ func read(t *testing.T, store file.Store, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()+1))
+	data, err := io.ReadAll(file.NewSectionReader(t.Context(), f, 0, f.Size()+1))
 	if int64(len(data)) != f.Size() {
 		t.Errorf("%s: size %d, %d bytes", name, f.Size(), len(data))
 	}
 	return data, errors.Join(err, f.Close())
 }
 
-// names returns the names that a walk shows, in order, with "*" behind those that are settled.
+// missing checks the answer of a Delete to a name that is not there.
+func missing(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && !errors.Is(err, file.ErrNotFound) {
+		t.Errorf("delete what is not there: %v", err)
+	}
+}
+
+// names returns the names that a walk shows, in order.
 func names(t *testing.T, walk func(func(file.Info, error) bool)) []string {
 	t.Helper()
 	var list []string
@@ -145,11 +188,7 @@ func names(t *testing.T, walk func(func(file.Info, error) bool)) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := info.Name
-		if info.Settled {
-			name += "*"
-		}
-		list = append(list, name)
+		list = append(list, info.Name)
 	}
 	slices.Sort(list)
 	return list

@@ -1,11 +1,9 @@
 package filetest
 
 import (
-	"context"
 	"errors"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -54,9 +52,8 @@ func testNames(t *testing.T, h Harness) {
 	for _, name := range refused {
 		_, createErr := store.Create(t.Context(), name)
 		_, openErr := store.Open(t.Context(), name)
-		settleErr := store.Settle(t.Context(), name)
 		deleteErr := store.Delete(t.Context(), name)
-		for _, err := range []error{createErr, openErr, settleErr, deleteErr} {
+		for _, err := range []error{createErr, openErr, deleteErr} {
 			var refusal *file.NameError
 			if !errors.Is(err, file.ErrName) || !errors.As(err, &refusal) || refusal.Name != name {
 				t.Errorf("%q: %v", name, err)
@@ -71,19 +68,9 @@ func testUnsealed(t *testing.T, h Harness) {
 	store := h.open(t)
 	w := begin(t, store, "a", content(1, 1<<20))
 	want(t, store, "a", nil)
-	if err := store.Settle(t.Context(), "a"); !errors.Is(err, file.ErrNotFound) {
-		t.Errorf("settle: %v", err)
-	}
-	if err := store.Delete(t.Context(), "a"); !errors.Is(err, file.ErrNotFound) {
-		t.Errorf("delete: %v", err)
-	}
-	for _, walk := range []func(context.Context) func(func(file.Info, error) bool){
-		func(ctx context.Context) func(func(file.Info, error) bool) { return store.List(ctx) },
-		func(ctx context.Context) func(func(file.Info, error) bool) { return store.Leftovers(ctx) },
-	} {
-		if got := names(t, walk(t.Context())); len(got) != 0 {
-			t.Errorf("found %q", got)
-		}
+	missing(t, store.Delete(t.Context(), "a"))
+	if got := names(t, store.List(t.Context())); len(got) != 0 {
+		t.Errorf("found %q", got)
 	}
 	if err := w.Abort(); err != nil {
 		t.Fatal(err)
@@ -116,12 +103,12 @@ func testNotFound(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)
 	want(t, store, "none", nil)
-	if err := store.Settle(t.Context(), "none"); !errors.Is(err, file.ErrNotFound) {
-		t.Errorf("settle: %v", err)
+	missing(t, store.Delete(t.Context(), "none"))
+	seal(t, store, "some", []byte("data"))
+	if err := store.Delete(t.Context(), "some"); err != nil {
+		t.Error(err)
 	}
-	if err := store.Delete(t.Context(), "none"); !errors.Is(err, file.ErrNotFound) {
-		t.Errorf("delete: %v", err)
-	}
+	missing(t, store.Delete(t.Context(), "some"))
 }
 
 func testList(t *testing.T, h Harness) {
@@ -136,11 +123,8 @@ func testList(t *testing.T, h Harness) {
 	if err := store.Delete(t.Context(), "two"); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(names(t, store.List(t.Context())), " "); got != "four one* three" {
+	if got := strings.Join(names(t, store.List(t.Context())), " "); got != "four one three" {
 		t.Errorf("list: %s", got)
-	}
-	if got := strings.Join(names(t, store.Leftovers(t.Context())), " "); got != "four three" {
-		t.Errorf("leftovers: %s", got)
 	}
 	for info, err := range store.List(t.Context()) {
 		if err != nil {
@@ -158,42 +142,8 @@ func testList(t *testing.T, h Harness) {
 	}
 }
 
-// testReadWhileMoving opens files continuously while they are settled.
-func testReadWhileMoving(t *testing.T, h Harness) {
-	t.Helper()
-	store := h.open(t)
-	data := content(1, 100)
-	for i := range 30 {
-		name := string(rune('a'+i%26)) + string(rune('a'+i/26))
-		seal(t, store, name, data)
-		moved := make(chan struct{})
-		var readers sync.WaitGroup
-		for range 3 {
-			readers.Go(func() {
-				for {
-					want(t, store, name, data)
-					select {
-					case <-moved:
-						return
-					default:
-					}
-				}
-			})
-		}
-		var movers sync.WaitGroup
-		for range 2 {
-			movers.Go(func() {
-				if err := store.Settle(t.Context(), name); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		movers.Wait()
-		close(moved)
-		readers.Wait()
-	}
-}
-
+// testDeleteOpen reads an open file that has been deleted: its bytes, unless they are no more to be
+// had.
 func testDeleteOpen(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)
@@ -206,14 +156,14 @@ func testDeleteOpen(t *testing.T, h Harness) {
 	if err := store.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	got, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()))
-	if err != nil || string(got) != string(data) {
+	got, err := io.ReadAll(file.NewSectionReader(t.Context(), f, 0, f.Size()))
+	if !errors.Is(err, file.ErrNotFound) && (err != nil || string(got) != string(data)) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.ReadAt(got, 0); !errors.Is(err, file.ErrClosed) {
+	if _, err := f.ReadAt(t.Context(), make([]byte, 1), 0); !errors.Is(err, file.ErrClosed) {
 		t.Errorf("read after close: %v", err)
 	}
 	if err := f.Close(); !errors.Is(err, file.ErrClosed) {
@@ -221,27 +171,14 @@ func testDeleteOpen(t *testing.T, h Harness) {
 	}
 }
 
-// testOtherServer checks that servers see each other's sealed files, settle them and have leftovers
-// of their own only.
+// testOtherServer checks that servers see and delete each other's sealed files.
 func testOtherServer(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Other == nil {
-		t.Skip("this store has one server only")
-	}
-	store := h.open(t)
-	other := h.Other(t, store)
-	t.Cleanup(func() {
-		if err := other.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	store, other := h.two(t)
 	seal(t, store, "mine", []byte("m"))
 	seal(t, other, "theirs", []byte("t"))
 	want(t, store, "theirs", []byte("t"))
 	want(t, other, "mine", []byte("m"))
-	if got := strings.Join(names(t, store.Leftovers(t.Context())), " "); got != "mine" {
-		t.Errorf("leftovers: %s", got)
-	}
 	if got := strings.Join(names(t, store.List(t.Context())), " "); got != "mine theirs" {
 		t.Errorf("list: %s", got)
 	}
@@ -249,7 +186,7 @@ func testOtherServer(t *testing.T, h Harness) {
 	if err := other.Delete(t.Context(), "mine"); err != nil {
 		t.Error(err)
 	}
-	if got := strings.Join(names(t, other.List(t.Context())), " "); got != "theirs*" {
+	if got := strings.Join(names(t, other.List(t.Context())), " "); got != "theirs" {
 		t.Errorf("list: %s", got)
 	}
 }

@@ -31,6 +31,11 @@ func (s *beforeRead) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return s.Store.Get(ctx, key)
 }
 
+func (s *beforeRead) Read(ctx context.Context, set kv.ReadSet) (kv.Rows, error) {
+	s.step()
+	return s.Store.Read(ctx, set)
+}
+
 func (s *beforeRead) Scan(ctx context.Context, options kv.ScanOptions) iter.Seq2[kv.Pair, error] {
 	s.step()
 	return s.Store.Scan(ctx, options)

@@ -39,6 +39,11 @@ func (s trappedKeys) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return s.Store.Get(ctx, key)
 }
 
+func (s trappedKeys) Read(ctx context.Context, set kv.ReadSet) (kv.Rows, error) {
+	s.trap.step()
+	return s.Store.Read(ctx, set)
+}
+
 type trappedFiles struct {
 	file.Store
 	trap *trap

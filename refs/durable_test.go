@@ -59,6 +59,10 @@ func TestToldWhenDurable(t *testing.T) {
 			return err
 		}
 	}
+	keyed := func() error {
+		_, err := server.Update(t.Context(), repo, refs.Change{Receipt: receipt(repo, "k", "")}, setter("refs/heads/c", 1))
+		return err
+	}
 	calls := []struct {
 		name, waits string
 		call        func() error
@@ -71,6 +75,8 @@ func TestToldWhenDurable(t *testing.T) {
 		}), refs.ErrStale},
 		{"one in conflict", "reader", update(setter("refs/heads/a/b", 1)), refs.ErrNameConflict},
 		{"one without a change", "reader", update(setter("refs/heads/a", 1)), nil},
+		{"a writer with a key", "writer", keyed, nil},
+		{"its replay", "reader", keyed, nil},
 		{"a reader of events", "reader", func() error { _, err := server.Events(t.Context(), repo, 0, 10); return err }, nil},
 		{"a reader of refs", "reader", func() error { return openSnapshot(t, server, repo).WaitDurable(t.Context()) }, nil},
 	}

@@ -17,24 +17,40 @@ type guards struct {
 
 // lock waits for the caller's turn and returns the function that ends it. Errors: that of ctx.
 func (g *guards) lock(ctx context.Context, repo RepoID) (unlock func(), err error) {
-	turn := make(chan struct{})
+	turn, leave := g.enter(repo)
+	if err := await(ctx, turn); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+// enter puts the caller into the queue, and returns the channel that its turn closes, nil when the
+// turn has come at once. The caller leaves once.
+func (g *guards) enter(repo RepoID) (turn <-chan struct{}, leave func()) {
+	place := make(chan struct{})
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.queue == nil {
 		g.queue = make(map[RepoID][]chan struct{})
 	}
-	first := len(g.queue[repo]) == 0
-	g.queue[repo] = append(g.queue[repo], turn)
-	g.mu.Unlock()
-	unlock = func() { g.leave(repo, turn) }
-	if first {
-		return unlock, nil
+	if len(g.queue[repo]) > 0 {
+		turn = place
+	}
+	g.queue[repo] = append(g.queue[repo], place)
+	return turn, func() { g.leave(repo, place) }
+}
+
+// await waits for a turn of [guards.enter]. Errors: that of ctx.
+func await(ctx context.Context, turn <-chan struct{}) error {
+	if turn == nil {
+		return nil
 	}
 	select {
 	case <-turn:
-		return unlock, nil
+		return nil
 	case <-ctx.Done():
-		unlock()
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
 }
 

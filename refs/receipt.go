@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +64,7 @@ func (s *Store) FindReceipt(ctx context.Context, receipt *Receipt) (StoredReceip
 	if err := receipt.Key.Check(); err != nil {
 		return StoredReceipt{}, false, err
 	}
-	key, stored, err := s.findReceipt(ctx, receipt, s.options.Now().Add(-s.options.ReceiptAge))
+	key, stored, err := s.findReceipt(ctx, receipt)
 	if key == nil {
 		return StoredReceipt{}, false, err
 	}
@@ -74,23 +74,30 @@ func (s *Store) FindReceipt(ctx context.Context, receipt *Receipt) (StoredReceip
 	return stored, err == nil, err
 }
 
-// findReceipt searches the buckets from now back to a time, and an hour more at both ends for
-// clocks of other servers that differ. It returns the key of the row, or nil if there is none.
-func (s *Store) findReceipt(ctx context.Context, receipt *Receipt, since time.Time) ([]byte, StoredReceipt, error) {
+// findReceipt searches all buckets that may hold a receipt. It returns the key of the row, or nil
+// if there is none.
+func (s *Store) findReceipt(ctx context.Context, receipt *Receipt) ([]byte, StoredReceipt, error) {
+	keys := s.receiptKeys(receipt, s.options.Now().Add(-s.options.ReceiptAge))
+	values, err := readKeys(ctx, s.kv, keys)
+	if err != nil {
+		return nil, StoredReceipt{}, fmt.Errorf("read receipt: %w", err)
+	}
+	at := slices.IndexFunc(values, isPresent)
+	if at < 0 {
+		return nil, StoredReceipt{}, nil
+	}
+	stored, err := decodeReceipt(values[at], receipt)
+	return keys[at], stored, err
+}
+
+// receiptKeys returns the key of a receipt in each bucket from now back to a time, and in an hour
+// more at both ends for clocks of other servers that differ.
+func (s *Store) receiptKeys(receipt *Receipt, since time.Time) (keys [][]byte) {
 	scope := receipt.Key.scope()
 	for hour := hourOf(s.options.Now()) + 1; hour+1 >= hourOf(since); hour-- {
-		key := receiptKey(hour, scope)
-		value, err := s.kv.Get(ctx, key)
-		if errors.Is(err, kv.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, StoredReceipt{}, fmt.Errorf("read receipt: %w", err)
-		}
-		stored, err := decodeReceipt(value, receipt)
-		return key, stored, err
+		keys = append(keys, receiptKey(hour, scope))
 	}
-	return nil, StoredReceipt{}, nil
+	return keys
 }
 
 // PutReceipt adds a receipt to batch: for batches that do not go through [Store.Update], where

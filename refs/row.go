@@ -82,6 +82,24 @@ func readRef(ctx context.Context, reader kv.Reader, repo RepoID, name string) (R
 	return ref, err
 }
 
+// readKeys returns the values of keys, nil for those that are absent. The first kv.ReadCountMax are
+// read at one instant, the others later.
+func readKeys(ctx context.Context, reader kv.Reader, keys [][]byte) ([][]byte, error) {
+	var values [][]byte
+	for some := range slices.Chunk(keys, kv.ReadCountMax) {
+		rows, err := reader.Read(ctx, kv.ReadSet{Keys: some})
+		if err != nil {
+			return nil, err
+		}
+		if values == nil {
+			values = rows.Values
+		} else {
+			values = append(values, rows.Values...)
+		}
+	}
+	return values, nil
+}
+
 // scanRefs walks the stored refs with start <= name < end in byte order; an empty end reaches to
 // the last one.
 func scanRefs(ctx context.Context, reader kv.Reader, repo RepoID, start, end string) iter.Seq2[Ref, error] {

@@ -206,6 +206,13 @@ func (s *hastySnapshot) Get(ctx context.Context, key []byte) ([]byte, error) {
 	return s.Snapshot.Get(ctx, key)
 }
 
+func (s *hastySnapshot) Read(ctx context.Context, set kv.ReadSet) (kv.Rows, error) {
+	if s.left.Add(-1) < 0 {
+		return kv.Rows{}, kv.ErrSnapshotExpired
+	}
+	return s.Snapshot.Read(ctx, set)
+}
+
 func (s *hastySnapshot) Scan(ctx context.Context, options kv.ScanOptions) iter.Seq2[kv.Pair, error] {
 	return func(yield func(kv.Pair, error) bool) {
 		for pair, err := range s.Snapshot.Scan(ctx, options) {

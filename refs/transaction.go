@@ -110,17 +110,15 @@ func (s *Store) Update(
 	if err := change.check(); err != nil {
 		return Result{}, err
 	}
+	if change.Receipt != nil {
+		if err := change.Receipt.Key.Check(); err != nil {
+			return Result{}, err
+		}
+	}
 	if change.Time.IsZero() {
 		change.Time = s.options.Now()
 	}
-	started := s.options.Now()
-	if change.Receipt != nil {
-		stored, found, err := s.FindReceipt(ctx, change.Receipt)
-		if found || err != nil {
-			return replay(stored), err
-		}
-	}
-	result, commit, err := s.commit(ctx, repo, &change, started, prepare)
+	result, commit, told, err := s.commit(ctx, repo, &change, prepare)
 	if commit != nil {
 		err := commit.Wait(context.WithoutCancel(ctx))
 		if err == nil && change.Announced != nil && len(result.Updates) > 0 {
@@ -128,7 +126,7 @@ func (s *Store) Update(
 		}
 		return result, err
 	}
-	if waitErr := s.WaitDurable(ctx, repo); waitErr != nil {
+	if waitErr := s.kv.WaitDurable(ctx, told); waitErr != nil {
 		return Result{}, waitErr
 	}
 	return result, err
@@ -139,36 +137,49 @@ func replay(stored StoredReceipt) Result {
 }
 
 // commit tries the transaction until it is visible, or refused. Without a commit nothing was
-// changed.
+// changed, and told is the key that the result or the error speaks of.
 func (s *Store) commit(
-	ctx context.Context, repo RepoID, change *Change, started time.Time, prepare func(ctx context.Context, tx *Tx) error,
-) (Result, kv.Commit, error) {
-	unlock, err := s.writers.lock(ctx, repo)
-	if err != nil {
-		return Result{}, nil, err
-	}
-	defer unlock()
-	for range triesMax {
-		head, err := s.head(ctx, repo)
+	ctx context.Context, repo RepoID, change *Change, prepare func(ctx context.Context, tx *Tx) error,
+) (result Result, commit kv.Commit, told []byte, err error) {
+	told = headKey(repo)
+	turn, leave := s.writers.enter(repo)
+	defer leave()
+	since := s.options.Now().Add(-s.options.ReceiptAge)
+	if change.Receipt != nil && turn != nil {
+		// Who has to wait looks for a receipt meanwhile: then the turn need not go through all buckets.
+		now := s.options.Now()
+		key, stored, err := s.findReceipt(ctx, change.Receipt)
+		if key != nil {
+			return replay(stored), nil, key, err
+		}
 		if err != nil {
-			return Result{}, nil, err
+			return Result{}, nil, told, err
 		}
-		if change.Receipt != nil {
-			// A request with the same key may have committed since Update looked.
-			key, stored, err := s.findReceipt(ctx, change.Receipt, started)
-			if key != nil || err != nil {
-				return replay(stored), nil, err
-			}
+		since = now
+	}
+	if err := await(ctx, turn); err != nil {
+		return Result{}, nil, told, err
+	}
+	for range triesMax {
+		now := s.options.Now()
+		found, err := s.begin(ctx, repo, change, since)
+		if err != nil {
+			return Result{}, nil, told, err
 		}
-		tx := newTx(s, repo, change, head)
-		result := Result{Sequence: head.sequence}
+		if found.receipt != nil {
+			stored, err := decodeReceipt(found.receipt, change.Receipt)
+			return replay(stored), nil, found.receiptKey, err
+		}
+		since = now
+		tx := newTx(s, repo, change, found.head)
+		result := Result{Sequence: tx.head.sequence}
 		err = prepare(ctx, tx)
 		if err == nil {
 			result, err = tx.seal()
 		}
 		if err == nil {
 			if invariants.Enabled {
-				tx.checkFenced(head)
+				tx.checkFenced(tx.head)
 			}
 			commit, err := s.applyTold(ctx, tx.batch, change.Org, tx.told)
 			if err == nil {
@@ -176,27 +187,59 @@ func (s *Store) commit(
 					tx.checkCounted()
 				}
 				s.watch.notify(repo)
-				return result, commit, nil
+				return result, commit, told, nil
 			}
 			if !errors.Is(err, kv.ErrConflict) {
-				return Result{}, nil, fmt.Errorf("commit to %s: %w", repo, err)
+				return Result{}, nil, told, fmt.Errorf("commit to %s: %w", repo, err)
 			}
 			continue
 		}
 		// A refusal speaks about one state only if the repository stood still while it was found.
-		now, headErr := s.head(ctx, repo)
+		head, headErr := s.head(ctx, repo)
 		switch {
 		case headErr != nil:
-			return Result{}, nil, headErr
-		case now != head:
+			return Result{}, nil, told, headErr
+		case head != tx.head:
 		case errors.Is(err, ErrUnchanged):
-			return result, nil, nil
+			return result, nil, told, nil
 		default:
-			return Result{}, nil, err
+			return Result{}, nil, told, err
 		}
 	}
-	return Result{}, nil, fmt.Errorf("commit to %s: %w", repo, ErrBusy)
+	return Result{}, nil, told, fmt.Errorf("commit to %s: %w", repo, ErrBusy)
 }
+
+// begun is what a try of a transaction begins with, as of one instant.
+type begun struct {
+	head head
+	// receiptKey and receipt are the row that an earlier request with the key has left, nil for none.
+	receiptKey, receipt []byte
+}
+
+// begin reads the head, and the receipt of the change in the buckets since a time.
+//
+// Errors: [ErrRepositoryNotFound], unless a receipt remains of the repository.
+func (s *Store) begin(ctx context.Context, repo RepoID, change *Change, since time.Time) (found begun, err error) {
+	keys := [][]byte{headKey(repo)}
+	if change.Receipt != nil {
+		keys = append(keys, s.receiptKeys(change.Receipt, since)...)
+	}
+	values, err := readKeys(ctx, s.kv, keys)
+	if err != nil {
+		return begun{}, fmt.Errorf("read head of %s: %w", repo, err)
+	}
+	if at := slices.IndexFunc(values[1:], isPresent); at >= 0 {
+		found.receiptKey, found.receipt = keys[1+at], values[1+at]
+		return found, nil
+	}
+	if values[0] == nil {
+		return begun{}, ErrRepositoryNotFound
+	}
+	found.head, err = decodeHead(values[0])
+	return found, err
+}
+
+func isPresent(value []byte) bool { return value != nil }
 
 // seal adds the changes of the transaction to the batch. Errors: [ErrUnchanged].
 func (tx *Tx) seal() (Result, error) {

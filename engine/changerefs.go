@@ -10,16 +10,16 @@ import (
 	"packhorse/refs"
 )
 
-// changeRefs runs a transaction that moves refs and stores no objects. It returns the result of
-// prepare in the attempt that was committed, or the stored result of an earlier equal request under
-// the same idempotency key.
+// changeRefs runs a transaction on refs of these stored names that stores no objects. It returns
+// the result of prepare in the attempt that was committed, or the stored result of an earlier equal
+// request under the same idempotency key.
 func changeRefs[T any](
 	ctx context.Context, r *Repository, actor *Actor, cause string, prepare func(
 		ctx context.Context, tx *refs.Tx, now *Repository,
-	) (T, error),
+	) (T, error), names ...string,
 ) (T, error) {
 	var outcome, none T
-	change := r.change(actor, cause)
+	change := r.change(actor, cause, names...)
 	change.FastForward = r.storedForward
 	done, err := r.transact(ctx, actor, change,
 		func(ctx context.Context, tx *refs.Tx, now *Repository) error {

@@ -169,7 +169,8 @@ func (r *Repository) commitTo(
 	build func(ctx context.Context, base object.ID) (object.ID, error),
 ) (CommitResult, error) {
 	var result CommitResult
-	change := r.change(actor, cause)
+	full := t.Namespace.Full("refs/heads/" + t.Branch)
+	change := r.change(actor, cause, full)
 	change.FastForward = onTop
 	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, repo *Repository) error {
 		parent, now, err := repo.parent(ctx, tx, t)
@@ -207,7 +208,7 @@ func (r *Repository) commitTo(
 		if err := objects.Stage(ctx, tx.Batch()); err != nil {
 			return fmt.Errorf("stage objects: %w", err)
 		}
-		if err := tx.Set(ctx, t.Namespace.Full("refs/heads/"+t.Branch), &now, id, object.ZeroID); err != nil {
+		if err := tx.Set(ctx, full, &now, id, object.ZeroID); err != nil {
 			return err
 		}
 		result = CommitResult{

@@ -80,7 +80,7 @@ func (r *Repository) CreateBranch(
 				created.Sequence, err = tx.Sequence(), refs.ErrUnchanged
 			}
 			return created, err
-		})
+		}, full, request.Base.Namespace.Full(branchPrefix+request.Base.Text))
 }
 
 // replace notes the branch that is moved, if there is one.

@@ -54,5 +54,5 @@ func (r *Repository) deleteRef(ctx context.Context, actor *Actor, full string, m
 			err = missing
 		}
 		return DeletedRef{Sequence: tx.Sequence() + 1}, err
-	})
+	}, full)
 }

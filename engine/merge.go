@@ -150,19 +150,17 @@ func (r *Repository) mergeOnce(
 	defer objects.Close() // once the write is durable, this cannot fail it any more
 	plan, planErr := r.planMerge(ctx, objects, request, pinned)
 	source = plan.outcome.Source
-	change := r.change(actor, "merge")
+	name := request.Target.Namespace.Full("refs/heads/" + request.Target.Name)
+	change := r.change(actor, "merge", name)
 	change.FastForward = onTop
 	outcome := plan.outcome
 	if planErr == nil && outcome.Kind == MergeForwarded {
-		planErr = verifyAhead(ctx, &change, refs.Move{
-			Name: request.Target.Namespace.Full("refs/heads/" + request.Target.Name), Before: outcome.Old, After: outcome.Commit,
-		})
+		planErr = verifyAhead(ctx, &change, refs.Move{Name: name, Before: outcome.Old, After: outcome.Commit})
 	}
 	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
 		if planErr != nil {
 			return planErr
 		}
-		name := request.Target.Namespace.Full("refs/heads/" + request.Target.Name)
 		switch ref, err := tx.Lookup(ctx, name); {
 		case errors.Is(err, refs.ErrNotFound), err == nil && ref.ID != outcome.Old:
 			return errTargetMoved

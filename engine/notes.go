@@ -253,7 +253,8 @@ func (r *Repository) changeNotes(
 	defer actor.hold.Release()
 	objects := view.NewQuarantine(ctx)
 	defer objects.Close() // once the write is durable, this cannot fail it any more
-	change := r.change(actor, "note")
+	full := target.Namespace.Full(target.Ref)
+	change := r.change(actor, "note", full)
 	change.FastForward = onTop
 	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, now *Repository) error {
 		if err := objects.Refresh(ctx); err != nil {
@@ -290,7 +291,7 @@ func (r *Repository) changeNotes(
 		if err := objects.Stage(ctx, tx.Batch()); err != nil {
 			return fmt.Errorf("stage objects: %w", err)
 		}
-		if err := tx.Set(ctx, target.Namespace.Full(target.Ref), &tip, id, object.ZeroID); err != nil {
+		if err := tx.Set(ctx, full, &tip, id, object.ZeroID); err != nil {
 			return err
 		}
 		result = NoteResult{Commit: about, Ref: target.Ref, Old: tip, New: id, Sequence: tx.Sequence() + 1}

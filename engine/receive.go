@@ -176,7 +176,10 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 		return p.refuseAll(RefusedUnpacker), nil
 	}
 	var results []CommandResult
-	change := p.repo.change(&p.actor, p.cause())
+	change := p.repo.change(&p.actor, p.cause(), p.repo.defaultRef(refs.Main))
+	for _, command := range p.request.Commands {
+		change.Names = append(change.Names, p.request.Namespace.Full(command.Name))
+	}
 	change.Options = p.request.Options
 	change.FastForward = p.fastForward
 	change.Signed = p.signed

@@ -125,13 +125,15 @@ func (r *Repository) defaultRef(ns refs.Namespace) string {
 // causeImport is the cause of changes through `+import`: old history, which is not announced.
 const causeImport = "import"
 
-// change describes a transaction of the actor to the journal, and announces it to the listeners.
-func (r *Repository) change(actor *Actor, cause string) refs.Change {
+// change describes a transaction of the actor, on refs of these stored names, to the journal, and
+// announces it to the listeners.
+func (r *Repository) change(actor *Actor, cause string, names ...string) refs.Change {
 	change := refs.Change{
 		Org:     r.record.Org,
 		Name:    r.record.Name,
 		Actor:   actor.Subject,
 		Cause:   cause,
+		Names:   names,
 		Policy:  actor.Policy,
 		Receipt: actor.Receipt,
 		Signed:  r.storedSigned(actor.Policy),

@@ -107,7 +107,7 @@ func (r *Repository) CreateTag(
 			err = &failure{kind: ErrExists, text: fmt.Sprintf("tag %q already exists", name)}
 		}
 		return created, err
-	})
+	}, full)
 	if err == nil && made.Commit.IsZero() { // records of earlier releases leave it to the request, a full ID
 		made.Commit, err = object.ParseID(target.Text)
 	}

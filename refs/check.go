@@ -54,6 +54,11 @@ func (tx *Tx) checkRoom(ctx context.Context, name string) error {
 	if tx.count >= tx.store.options.RefsMax {
 		return &LimitError{What: "refs in a repository", Max: tx.store.options.RefsMax}
 	}
+	if tx.ahead.isPending(name) && tx.head.count > 0 {
+		if err := tx.ahead.survey(ctx, tx.store.kv, tx.repo); err != nil {
+			return err
+		}
+	}
 	for folder := range folders(name) {
 		if _, err := tx.Lookup(ctx, folder); err == nil {
 			return &NameConflictError{Name: name, Existing: folder}
@@ -64,11 +69,13 @@ func (tx *Tx) checkRoom(ctx context.Context, name string) error {
 	if tx.folders[name] > 0 {
 		return &NameConflictError{Name: name, Existing: name + "/"}
 	}
-	for ref, err := range tx.unchanged(ctx, name+"/") {
-		if err != nil {
-			return err
+	if !tx.ahead.clear[name] {
+		for ref, err := range tx.unchanged(ctx, name+"/") {
+			if err != nil {
+				return err
+			}
+			return &NameConflictError{Name: name, Existing: ref.Name}
 		}
-		return &NameConflictError{Name: name, Existing: ref.Name}
 	}
 	return tx.checkLong(ctx, name)
 }

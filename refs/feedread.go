@@ -1,9 +1,11 @@
 package refs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"packhorse/odb/kv"
@@ -44,6 +46,9 @@ type FeedPage struct {
 // feedSkipMax bounds the rows without events, those of deleted repositories, that a page goes over
 // beside those with events.
 const feedSkipMax = 256
+
+// feedAheadMax bounds the rows for which one read asks, two keys for each.
+const feedAheadMax = 256
 
 // Feed returns up to limit events of an organization after a position, all of them durable, at most
 // [EventsMax]. No event appears before that position later. The events of one repository are in the
@@ -148,10 +153,22 @@ type feedReader struct {
 	rows      kv.Reader
 	stable    feedPlace
 
+	ahead *prefetch // of rows, for the transactions that follow; nil before the first
+
 	page   FeedPage
 	keys   [][]byte // what the answer tells, to be made durable
 	nonces map[uint32]feedNonce
 	lost   FeedCursor // behind the last transaction that the journals no longer have, of those that follow
+}
+
+// Get returns a value from rows.
+func (r *feedReader) Get(ctx context.Context, key []byte) ([]byte, error) {
+	if r.ahead != nil {
+		if value, err := r.ahead.Get(ctx, key); !errors.Is(err, errNotPrefetched) {
+			return value, err
+		}
+	}
+	return r.rows.Get(ctx, key)
 }
 
 // tell records a key whose value, or absence, the answer depends on.
@@ -162,7 +179,7 @@ func (r *feedReader) nonce(ctx context.Context, generation uint32) (nonce feedNo
 	if nonce, found = r.nonces[generation]; found {
 		return nonce, true, nil
 	}
-	value, err := r.rows.Get(ctx, feedGenerationKey(generation))
+	value, err := r.Get(ctx, feedGenerationKey(generation))
 	switch {
 	case errors.Is(err, kv.ErrNotFound):
 		return nonce, false, nil
@@ -229,7 +246,7 @@ func (r *feedReader) read(ctx context.Context) error {
 		return nil
 	}
 	seen, last, most := 0, r.after.place, r.limit+feedSkipMax
-	for pair, err := range r.rows.Scan(ctx, feedScan(r.org, r.after.place, r.stable, most)) {
+	for pair, err := range r.scan(ctx, feedScan(r.org, r.after.place, r.stable, most)) {
 		if err != nil {
 			return fmt.Errorf("read feed: %w", err)
 		}
@@ -271,6 +288,57 @@ func (r *feedReader) read(ctx context.Context) error {
 		return &FeedGoneError{Oldest: r.lost}
 	}
 	return nil
+}
+
+// scan walks rows of the feed, and reads together what add asks for each of them. It goes ahead by
+// as many as the page has room for, at most feedAheadMax.
+func (r *feedReader) scan(ctx context.Context, options kv.ScanOptions) iter.Seq2[kv.Pair, error] {
+	return func(yield func(kv.Pair, error) bool) {
+		var group []kv.Pair
+		var set kv.ReadSet
+		events := 0
+		flush := func() bool {
+			ahead, err := newPrefetch(ctx, r.rows, set)
+			if err != nil {
+				yield(kv.Pair{}, err)
+				return false
+			}
+			r.ahead = ahead
+			for _, pair := range group {
+				if !yield(pair, nil) {
+					return false
+				}
+			}
+			group, set, events = nil, kv.ReadSet{}, 0
+			return true
+		}
+		generation := uint32(0)
+		for pair, err := range r.rows.Scan(ctx, options) {
+			if err != nil {
+				yield(kv.Pair{}, err)
+				return
+			}
+			group = append(group, kv.Pair{Key: bytes.Clone(pair.Key), Value: bytes.Clone(pair.Value)})
+			_, place, keyErr := splitFeedKey(pair.Key)
+			row, rowErr := decodeFeedRow(pair.Value)
+			if keyErr == nil && rowErr == nil { // else read tells of it
+				if place.generation != generation {
+					generation = place.generation
+					set.Keys = append(set.Keys, feedGenerationKey(generation))
+				}
+				if row.kind != feedDeleted {
+					set.Keys = append(set.Keys, journalKey(row.repo, row.sequence, 0))
+				}
+				events += int(row.count)
+			}
+			if (events > r.limit-len(r.page.Events) || len(group) == feedAheadMax) && !flush() {
+				return
+			}
+		}
+		if len(group) > 0 {
+			flush()
+		}
+	}
 }
 
 // add adds the events of a row to the page. It reports false when the page ends before the end of
@@ -350,7 +418,7 @@ var errNoEntries = errors.New("refs: no entries")
 // entries returns the events of a row from an index on, as many as the page has room for. The first
 // one of a creation is the creation.
 func (r *feedReader) entries(ctx context.Context, row *feedRow, first uint32) ([]Entry, error) {
-	begin, shared, err := firstEntry(ctx, r.rows, row.repo, row.sequence)
+	begin, shared, err := firstEntry(ctx, r, row.repo, row.sequence)
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, errNoEntries
 	}

@@ -48,15 +48,42 @@ type Page struct {
 // Errors: [ErrRepositoryNotFound]; [ErrTrimmed], when the journal no longer holds the transaction
 // that follows after.
 func (s *Store) Events(ctx context.Context, repo RepoID, after uint64, limit int) (Page, error) {
-	rows, err := s.kv.Snapshot(ctx)
+	limit = min(max(limit, 1), EventsMax)
+	var page Page
+	set := kv.ReadSet{Ranges: []kv.ScanOptions{journalRange(repo, after+1, 0, limit)}}
+	err := s.readJournal(ctx, repo, set, func(rows kv.Reader) (err error) {
+		page, err = readPage(ctx, rows, repo, after, limit)
+		return err
+	})
+	return page, err
+}
+
+// journalRange selects entries from one on, probably enough for so many changes of refs: one more
+// shows whether the journal continues, and a few transactions may have changed none.
+func journalRange(repo RepoID, sequence uint64, index uint32, limit int) kv.ScanOptions {
+	end := kv.PrefixEnd(tableKey(journalTable, repo, 0))
+	return kv.ScanOptions{Start: journalKey(repo, sequence, index), End: end, Limit: limit + 4}
+}
+
+// readJournal calls do with the head and the rows of set, and if these are not enough again with
+// all rows, each time as of one instant. It returns when what do has read is durable.
+func (s *Store) readJournal(ctx context.Context, repo RepoID, set kv.ReadSet, do func(rows kv.Reader) error) error {
+	set.Keys = append(set.Keys, headKey(repo))
+	some, err := newPrefetch(ctx, s.kv, set)
 	if err != nil {
-		return Page{}, fmt.Errorf("read journal: %w", err)
+		return fmt.Errorf("read journal: %w", err)
 	}
-	page, err := readPage(ctx, rows, repo, after, min(max(limit, 1), EventsMax))
-	if err := errors.Join(err, rows.Close()); err != nil {
-		return Page{}, err
+	if err = do(some); errors.Is(err, errNotPrefetched) {
+		var rows kv.Snapshot
+		if rows, err = s.kv.Snapshot(ctx); err != nil {
+			return fmt.Errorf("read journal: %w", err)
+		}
+		err = errors.Join(do(rows), rows.Close())
 	}
-	return page, s.WaitDurable(ctx, repo)
+	if err != nil {
+		return err
+	}
+	return s.WaitDurable(ctx, repo)
 }
 
 func readPage(ctx context.Context, rows kv.Reader, repo RepoID, after uint64, limit int) (Page, error) {
@@ -118,7 +145,7 @@ func journal(ctx context.Context, reader kv.Reader, repo RepoID, after, last uin
 // firstEntry returns the first entry of a transaction, and one with the fields that all of them
 // share. Errors: kv.ErrNotFound when the transaction has been trimmed.
 func firstEntry(
-	ctx context.Context, reader kv.Reader, repo RepoID, sequence uint64,
+	ctx context.Context, reader getter, repo RepoID, sequence uint64,
 ) (first, shared Entry, err error) {
 	key := journalKey(repo, sequence, 0)
 	value, err := reader.Get(ctx, key)
@@ -127,6 +154,10 @@ func firstEntry(
 	}
 	first, err = decodeEntry(kv.Pair{Key: key, Value: value}, &shared)
 	return first, shared, err
+}
+
+type getter interface {
+	Get(ctx context.Context, key []byte) ([]byte, error)
 }
 
 // TrimJournal removes the transactions that are older than before, from the oldest on, and returns

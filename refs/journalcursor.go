@@ -62,15 +62,18 @@ type JournalPage struct {
 // EventsBehind is [Store.Events] for a position that may be within a transaction, with at most
 // limit events.
 func (s *Store) EventsBehind(ctx context.Context, repo RepoID, after JournalCursor, limit int) (JournalPage, error) {
-	rows, err := s.kv.Snapshot(ctx)
-	if err != nil {
-		return JournalPage{}, fmt.Errorf("read journal: %w", err)
+	limit = min(max(limit, 1), EventsMax)
+	set := kv.ReadSet{Ranges: []kv.ScanOptions{journalRange(repo, after.Sequence+1, 0, limit)}}
+	if after.Partial {
+		set.Ranges[0] = journalRange(repo, after.Sequence, after.Index+1, limit)
+		set.Keys = [][]byte{journalKey(repo, after.Sequence, 0)}
 	}
-	page, err := readBehind(ctx, rows, repo, after, min(max(limit, 1), EventsMax))
-	if err := errors.Join(err, rows.Close()); err != nil {
-		return JournalPage{}, err
-	}
-	return page, s.WaitDurable(ctx, repo)
+	var page JournalPage
+	err := s.readJournal(ctx, repo, set, func(rows kv.Reader) (err error) {
+		page, err = readBehind(ctx, rows, repo, after, limit)
+		return err
+	})
+	return page, err
 }
 
 func readBehind(

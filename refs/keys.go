@@ -51,6 +51,14 @@ func refKey(repo RepoID, name string) []byte {
 	return append(append(key, name[:plainNameMax]...), sum[:]...)
 }
 
+func refKeys(repo RepoID, names []string) [][]byte {
+	keys := make([][]byte, len(names), len(names)+1) // callers add the head
+	for i, name := range names {
+		keys[i] = refKey(repo, name)
+	}
+	return keys
+}
+
 // refBound returns a key that is not above any ref from name on: the start of a scan. Refs before
 // name are below it too, except those that share the first bytes of a long name.
 func refBound(repo RepoID, name string) []byte {

@@ -81,7 +81,8 @@ func TestModel(t *testing.T) {
 			"transaction": func(rt *rapid.T) {
 				next := maps.Clone(want)
 				giveUp := rapid.IntRange(0, 4).Draw(rt, "give up") == 0
-				_, err := store.Update(t.Context(), repo, refs.Change{}, func(ctx context.Context, tx *refs.Tx) error {
+				change := refs.Change{Names: rapid.SliceOfN(names, 0, 4).Draw(rt, "names")}
+				_, err := store.Update(t.Context(), repo, change, func(ctx context.Context, tx *refs.Tx) error {
 					for range rapid.IntRange(1, 6).Draw(rt, "commands") {
 						name, to := names.Draw(rt, "name"), id(rapid.IntRange(0, 3).Draw(rt, "to"))
 						var expected *object.ID

@@ -9,10 +9,11 @@
 //	refs, repo, errors           a ref; a repository's ID; errors that callers decide on
 //	store, head, watch, guard    Store; the head row; waiting for a head; turns of writers
 //	transaction                  Update, from the turn to the batch that makes changes visible
-//	tx, check                    the changes of one transaction, and what it refuses
+//	tx, check, lookahead         the changes of one transaction, and what it refuses
 //	names, reponame              rules for the names of refs and repositories
 //	namespace, policy            the two namespaces; what a token may do to which ref
-//	snapshot, set, overlay       reading: pages, cached refs, refs as of an earlier sequence
+//	snapshot, set, overlay,      reading: pages, cached refs, refs as of an earlier sequence; rows that
+//	prefetch                     are read together
 //	journal, journalcursor       the history of changes
 //	receipt                      results of requests with a key
 //	feed, feedrow, feedread,     the changes of all repositories of an organization in one order

@@ -35,6 +35,9 @@ func appendState(dst []byte, ref *Ref) []byte {
 	return binary.AppendVarint(dst, ref.createdMillis)
 }
 
+// rowBytesMax bounds the key and the value of a ref's row, without its name.
+const rowBytesMax = 17 + 1 + 1 + 2*20 + 3*binary.MaxVarintLen64
+
 // encodeRow returns the value of a ref's row: version(1), its state, and its name if the key has no
 // room for it.
 func encodeRow(ref *Ref) []byte {
@@ -75,7 +78,12 @@ func readRef(ctx context.Context, reader kv.Reader, repo RepoID, name string) (R
 	if err != nil {
 		return Ref{}, fmt.Errorf("read ref: %w", err)
 	}
-	ref, err := decodeRow(key[1+len(repo):], value)
+	return decodeNamed(key, value, name)
+}
+
+// decodeNamed is decodeRow for the row under the refKey of a name.
+func decodeNamed(key, value []byte, name string) (Ref, error) {
+	ref, err := decodeRow(key[1+len(RepoID{}):], value)
 	if err == nil && ref.Name != name {
 		err = corrupt("a row of another name")
 	}
@@ -100,9 +108,9 @@ func readKeys(ctx context.Context, reader kv.Reader, keys [][]byte) ([][]byte, e
 	return values, nil
 }
 
-// scanRefs walks the stored refs with start <= name < end in byte order; an empty end reaches to
-// the last one.
-func scanRefs(ctx context.Context, reader kv.Reader, repo RepoID, start, end string) iter.Seq2[Ref, error] {
+// refRange selects the rows of the refs with start <= name < end, and perhaps of others that share
+// the first bytes of a long start or end. An empty end reaches to the last one.
+func refRange(repo RepoID, start, end string) kv.ScanOptions {
 	options := kv.ScanOptions{Start: refBound(repo, start), End: kv.PrefixEnd(tableKey(refTable, repo, 0))}
 	if end != "" {
 		options.End = refBound(repo, end)
@@ -112,6 +120,13 @@ func scanRefs(ctx context.Context, reader kv.Reader, repo RepoID, start, end str
 		// that.
 		options.End = kv.PrefixEnd(options.End)
 	}
+	return options
+}
+
+// scanRefs walks the stored refs with start <= name < end in byte order; an empty end reaches to
+// the last one.
+func scanRefs(ctx context.Context, reader kv.Reader, repo RepoID, start, end string) iter.Seq2[Ref, error] {
+	options := refRange(repo, start, end)
 	return func(yield func(Ref, error) bool) {
 		emit := func(ref Ref) bool {
 			return ref.Name < start || end != "" && ref.Name >= end || yield(ref, nil)

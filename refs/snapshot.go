@@ -1,6 +1,7 @@
 package refs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,8 +90,25 @@ func (sn *Snapshot) Lookup(ctx context.Context, name string) (Ref, error) {
 		}
 		return Ref{}, fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
+	rows, err := sn.prefetch(ctx, kv.ReadSet{Keys: [][]byte{refKey(sn.repo, name)}})
+	if err != nil {
+		return Ref{}, err
+	}
 	var ref Ref
-	err := sn.read(ctx, func(v *view) (err error) {
+	if rows != nil {
+		ref, err = readRef(ctx, rows, sn.repo, name)
+	} else {
+		ref, err = sn.lookup(ctx, name)
+	}
+	if errors.Is(err, ErrNotFound) {
+		err = fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	return ref, err
+}
+
+// lookup is Lookup in a view.
+func (sn *Snapshot) lookup(ctx context.Context, name string) (ref Ref, err error) {
+	err = sn.read(ctx, func(v *view) (err error) {
 		undone, changed := v.undo[name]
 		switch {
 		case !changed:
@@ -102,9 +120,6 @@ func (sn *Snapshot) Lookup(ctx context.Context, name string) (Ref, error) {
 		}
 		return err
 	})
-	if errors.Is(err, ErrNotFound) {
-		err = fmt.Errorf("%w: %s", ErrNotFound, name)
-	}
 	return ref, err
 }
 
@@ -177,6 +192,34 @@ func (sn *Snapshot) scan(ctx context.Context, start, end string) iter.Seq2[Ref, 
 			yield(Ref{}, err)
 		}
 	}
+}
+
+// prefetch reads set, unless there is a view already. It returns nil when the repository is not, or
+// may not be, where the snapshot shows it: then a view is needed.
+func (sn *Snapshot) prefetch(ctx context.Context, set kv.ReadSet) (*prefetch, error) {
+	sn.mu.Lock()
+	closed, opened := sn.closed, sn.view != nil
+	sn.mu.Unlock()
+	if closed {
+		return nil, kv.ErrClosed
+	}
+	if opened {
+		return nil, nil
+	}
+	set.Keys = append(set.Keys, headKey(sn.repo))
+	rows, err := newPrefetch(ctx, sn.store.kv, set)
+	if err != nil {
+		return nil, fmt.Errorf("read refs: %w", err)
+	}
+	row := rows.rows.Values[len(set.Keys)-1]
+	if row == nil {
+		return nil, nil
+	}
+	head, err := decodeHead(row)
+	if err != nil || head != sn.head {
+		return nil, nil //nolint:nilerr // a view finds the same
+	}
+	return rows, nil
 }
 
 // read calls do with a view, and again with a new one when that has expired.
@@ -289,49 +332,111 @@ func (sn *Snapshot) decode(ctx context.Context) (*set, error) {
 			}
 		}
 	}
+	if sn.head.count == 0 {
+		return &set{sequence: sn.head.sequence}, nil
+	}
+	if sn.head.count < kv.PageCountMax && rowBytesMax*sn.head.count+2*sn.head.nameBytes < kv.PageBytesMax {
+		rows, err := sn.prefetch(ctx, kv.ReadSet{Ranges: []kv.ScanOptions{refRange(sn.repo, "", "")}})
+		if err != nil {
+			return nil, err
+		}
+		if rows != nil && !rows.rows.Pages[0].More {
+			return newSet(sn.head.sequence, scanRefs(ctx, rows, sn.repo, "", ""))
+		}
+	}
 	return newSet(sn.head.sequence, sn.scan(ctx, "", ""))
 }
 
 // Branches returns up to limit branches of a namespace that were created after a place, in the
 // order of their creation.
 func (sn *Snapshot) Branches(ctx context.Context, ns Namespace, after Creation, limit int) ([]Ref, error) {
+	after.Index++
+	created := kv.ScanOptions{
+		Start: creationKey(sn.repo, ns, after),
+		End:   creationKey(sn.repo, ns, Creation{Sequence: sn.head.sequence + 1}),
+	}
+	if 0 < limit && limit < kv.ReadCountMax {
+		branches, err := sn.branchesNow(ctx, created, limit)
+		if branches != nil || err != nil {
+			return branches, err
+		}
+	}
 	var branches []Ref
 	err := sn.read(ctx, func(v *view) (err error) {
-		branches, err = sn.branches(ctx, v, ns, after, limit)
+		branches, err = sn.branches(ctx, v, ns, created, limit)
 		return err
 	})
 	return branches, err
 }
 
-func (sn *Snapshot) branches(ctx context.Context, v *view, ns Namespace, after Creation, limit int) ([]Ref, error) {
-	var branches []Ref
-	for _, ref := range v.undo {
-		if ref != nil && strings.HasPrefix(ref.Name, ns.BranchPrefix()) && ref.Created.compare(after) > 0 {
-			branches = append(branches, *ref)
-		}
+// branchesNow returns the first branches of a range of creations. It is nil when a view is needed.
+func (sn *Snapshot) branchesNow(ctx context.Context, created kv.ScanOptions, limit int) ([]Ref, error) {
+	created.Limit = limit
+	rows, err := sn.prefetch(ctx, kv.ReadSet{Ranges: []kv.ScanOptions{created}})
+	if rows == nil || rows.rows.Pages[0].More {
+		return nil, err
 	}
-	undone := len(branches)
-	end := creationKey(sn.repo, ns, Creation{Sequence: sn.head.sequence + 1})
-	after.Index++
-	for pair, err := range v.rows.Scan(ctx, kv.ScanOptions{Start: creationKey(sn.repo, ns, after), End: end}) {
-		if err != nil {
-			return nil, err
+	branches := []Ref{}
+	if len(rows.rows.Pages[0].Pairs) == 0 {
+		return branches, nil
+	}
+	names := make([]string, 0, len(rows.rows.Pages[0].Pairs))
+	for _, pair := range rows.rows.Pages[0].Pairs {
+		names = append(names, string(pair.Value))
+	}
+	keys := refKeys(sn.repo, names)
+	if rows, err = sn.prefetch(ctx, kv.ReadSet{Keys: keys}); rows == nil {
+		return nil, err
+	}
+	return appendBranches(branches, names, keys, rows.rows.Values)
+}
+
+// appendBranches appends the refs of names from the order of creation, which have these keys and
+// rows.
+func appendBranches(branches []Ref, names []string, keys, rows [][]byte) ([]Ref, error) {
+	branches = slices.Grow(branches, len(names))
+	for i, name := range names {
+		if rows[i] == nil {
+			return nil, corrupt("branch %s of the creation order is missing", name)
 		}
-		if len(branches)-undone >= limit {
-			break
-		}
-		name := string(pair.Value)
-		if _, changed := v.undo[name]; changed {
-			continue
-		}
-		ref, err := readRef(ctx, v.rows, sn.repo, name)
-		if errors.Is(err, ErrNotFound) {
-			err = corrupt("branch %s of the creation order is missing", name)
-		}
+		ref, err := decodeNamed(keys[i], rows[i], name)
 		if err != nil {
 			return nil, err
 		}
 		branches = append(branches, ref)
+	}
+	return branches, nil
+}
+
+func (sn *Snapshot) branches(
+	ctx context.Context, v *view, ns Namespace, created kv.ScanOptions, limit int,
+) ([]Ref, error) {
+	var names []string
+	for pair, err := range v.rows.Scan(ctx, created) {
+		if err != nil {
+			return nil, err
+		}
+		if len(names) >= limit {
+			break
+		}
+		if _, changed := v.undo[string(pair.Value)]; !changed {
+			names = append(names, string(pair.Value))
+		}
+	}
+	keys := refKeys(sn.repo, names)
+	rows, err := readKeys(ctx, v.rows, keys)
+	if err != nil {
+		return nil, fmt.Errorf("read branches: %w", err)
+	}
+	branches, err := appendBranches(nil, names, keys, rows)
+	if err != nil {
+		return nil, err
+	}
+	for _, ref := range v.undo {
+		if ref != nil && strings.HasPrefix(ref.Name, ns.BranchPrefix()) &&
+			bytes.Compare(creationKey(sn.repo, ns, ref.Created), created.Start) >= 0 {
+			branches = append(branches, *ref)
+		}
 	}
 	slices.SortFunc(branches, func(a, b Ref) int { return a.Created.compare(b.Created) })
 	return branches[:min(limit, len(branches))], nil

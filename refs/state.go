@@ -2,7 +2,7 @@ package refs
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"packhorse/odb/kv"
@@ -28,18 +28,36 @@ func (s *Store) State(ctx context.Context, repo RepoID) (State, error) {
 		return State{}, err
 	}
 	state := State{Sequence: head.sequence, RefCount: head.count}
-	for sequence := head.sequence; sequence > 0 && head.sequence-sequence < unchangedMax; sequence-- {
-		entry, _, err := firstEntry(ctx, s.kv, repo, sequence)
-		if errors.Is(err, kv.ErrNotFound) {
-			break // trimmed
-		}
-		if err != nil {
-			return State{}, err
-		}
-		if entry.Ref != "" {
-			state.Changed = entry.Time
-			break
-		}
+	if state.Changed, err = s.lastChange(ctx, repo, head.sequence); err != nil {
+		return State{}, err
 	}
 	return state, s.WaitDurable(ctx, repo)
+}
+
+// lastChange returns when a ref was last changed by the transactions up to a sequence. That is the
+// time of the last one, mostly, so the first read asks for no other.
+func (s *Store) lastChange(ctx context.Context, repo RepoID, last uint64) (time.Time, error) {
+	most := min(last, unchangedMax)
+	for seen, count := uint64(0), uint64(1); seen < most; count *= 16 {
+		keys := make([][]byte, min(count, most-seen))
+		for i := range keys {
+			keys[i] = journalKey(repo, last-seen-uint64(i), 0)
+		}
+		values, err := readKeys(ctx, s.kv, keys)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("read journal: %w", err)
+		}
+		for i, value := range values {
+			if value == nil {
+				return time.Time{}, nil // trimmed
+			}
+			var shared Entry
+			entry, err := decodeEntry(kv.Pair{Key: keys[i], Value: value}, &shared)
+			if err != nil || entry.Ref != "" {
+				return entry.Time, err
+			}
+		}
+		seen += uint64(len(keys))
+	}
+	return time.Time{}, nil
 }

@@ -28,6 +28,11 @@ type Change struct {
 	Time    time.Time // when; the zero time is the time of the call
 	Options []string  // push options
 
+	// Names are stored names of refs that the transaction is going to look up or to change, valid or
+	// not. They are read together, with the head; other names can be used as well, and are read one by
+	// one.
+	Names []string
+
 	// Policy bounds the permitted changes.
 	Policy Policy
 	// FastForward reports whether the history of the object after contains the object before. It is
@@ -172,6 +177,7 @@ func (s *Store) commit(
 		}
 		since = now
 		tx := newTx(s, repo, change, found.head)
+		tx.ahead = found.ahead
 		result := Result{Sequence: tx.head.sequence}
 		err = prepare(ctx, tx)
 		if err == nil {
@@ -214,27 +220,35 @@ type begun struct {
 	head head
 	// receiptKey and receipt are the row that an earlier request with the key has left, nil for none.
 	receiptKey, receipt []byte
+	ahead               lookahead
 }
 
-// begin reads the head, and the receipt of the change in the buckets since a time.
+// begin reads the head, the receipt of the change in the buckets since a time, and the refs that
+// the change names.
 //
 // Errors: [ErrRepositoryNotFound], unless a receipt remains of the repository.
 func (s *Store) begin(ctx context.Context, repo RepoID, change *Change, since time.Time) (found begun, err error) {
+	if change.Receipt == nil && len(change.Names) == 0 {
+		found.head, err = s.head(ctx, repo)
+		return found, err
+	}
 	keys := [][]byte{headKey(repo)}
 	if change.Receipt != nil {
 		keys = append(keys, s.receiptKeys(change.Receipt, since)...)
 	}
-	values, err := readKeys(ctx, s.kv, keys)
+	refs := len(keys)
+	values, err := readKeys(ctx, s.kv, append(keys, refKeys(repo, change.Names)...))
 	if err != nil {
 		return begun{}, fmt.Errorf("read head of %s: %w", repo, err)
 	}
-	if at := slices.IndexFunc(values[1:], isPresent); at >= 0 {
+	if at := slices.IndexFunc(values[1:refs], isPresent); at >= 0 {
 		found.receiptKey, found.receipt = keys[1+at], values[1+at]
 		return found, nil
 	}
 	if values[0] == nil {
 		return begun{}, ErrRepositoryNotFound
 	}
+	found.ahead.add(change.Names, values[refs:])
 	found.head, err = decodeHead(values[0])
 	return found, err
 }

@@ -3,6 +3,7 @@ package refs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -106,58 +107,61 @@ func openCounted(t *testing.T, options refs.Options) (*counting, *refs.Store, re
 	return keys, store, repo
 }
 
-// A transaction reads its head, and all that an equal request may have left, at once.
-func TestTripsOfReceipts(t *testing.T) {
-	t.Parallel()
-	keys, store, repo := openCounted(t, refs.Options{})
-	plain := func(context.Context, *refs.Tx) error { return nil }
-	for _, step := range []struct {
-		name string
-		do   func() error
-		want string
-	}{
-		{"a search", func() error {
-			_, found, err := store.FindReceipt(t.Context(), receipt(repo, "k", ""))
-			if found {
-				t.Error("found")
-			}
-			return err
-		}, "read i"},
-		{"a transaction", func() error {
-			_, err := store.Update(t.Context(), repo, refs.Change{Receipt: receipt(repo, "k", "")}, func(_ context.Context, tx *refs.Tx) error {
-				tx.Batch().Put([]byte("zzz"), nil)
-				return nil
-			})
-			return err
-		}, "read h i, apply"},
-		{"its replay", func() error {
-			_, err := store.Update(t.Context(), repo, refs.Change{Receipt: receipt(repo, "k", "")}, plain)
-			return err
-		}, "read h i"},
-		{"another request with its key", func() error {
-			_, err := store.Update(t.Context(), repo, refs.Change{Receipt: receipt(repo, "k", "other")}, plain)
-			if !errors.Is(err, refs.ErrReceiptMismatch) {
-				t.Error(err)
-			}
-			return nil
-		}, "read h i"},
-		{"one that fails", func() error {
-			_, err := store.Update(t.Context(), repo, refs.Change{Receipt: receipt(repo, "k2", "")},
-				func(context.Context, *refs.Tx) error { return errors.ErrUnsupported })
-			if !errors.Is(err, errors.ErrUnsupported) {
-				t.Error(err)
-			}
-			return nil
-		}, "read h i, get h"},
-	} {
-		if err := step.do(); err != nil {
-			t.Fatal(err)
+// costs does one step after the other and compares the calls of the store.
+func costs(t *testing.T, keys *counting, steps []tripStep) {
+	t.Helper()
+	keys.take()
+	for _, step := range steps {
+		if err := step.do(); !errors.Is(err, step.err) {
+			t.Fatalf("%s: %v", step.name, err)
 		}
 		if got := keys.take(); got != step.want {
 			t.Errorf("%s: %s; want %s", step.name, got, step.want)
 		}
 	}
 }
+
+type tripStep struct {
+	name string
+	do   func() error
+	want string // see counting.take; capitals are ranges of a read
+	err  error
+}
+
+// updates returns a step's do: a transaction.
+func updates(
+	ctx context.Context, store *refs.Store, repo refs.RepoID, change refs.Change,
+	prepare func(context.Context, *refs.Tx) error,
+) func() error {
+	return func() error {
+		_, err := store.Update(ctx, repo, change, prepare)
+		return err
+	}
+}
+
+// A transaction reads its head, and all that an equal request may have left, at once.
+func TestTripsOfReceipts(t *testing.T) {
+	t.Parallel()
+	keys, store, repo := openCounted(t, refs.Options{})
+	update := func(key, body string, prepare func(context.Context, *refs.Tx) error) func() error {
+		return updates(t.Context(), store, repo, refs.Change{Receipt: receipt(repo, key, body)}, prepare)
+	}
+	costs(t, keys, []tripStep{
+		{"a search", func() error {
+			_, _, err := store.FindReceipt(t.Context(), receipt(repo, "k", ""))
+			return err
+		}, "read i", nil},
+		{"a transaction", update("k", "", func(_ context.Context, tx *refs.Tx) error {
+			tx.Batch().Put([]byte("zzz"), nil)
+			return nil
+		}), "read h i, apply", nil},
+		{"its replay", update("k", "", setter()), "read h i", nil},
+		{"another request", update("k", "other", setter()), "read h i", refs.ErrReceiptMismatch},
+		{"one that fails", update("k2", "", unsupported), "read h i, get h", errors.ErrUnsupported},
+	})
+}
+
+func unsupported(context.Context, *refs.Tx) error { return errors.ErrUnsupported }
 
 // A replay does not wait for the transaction that has the turn.
 func TestReplayBesideATurn(t *testing.T) {
@@ -209,4 +213,194 @@ func TestReceiptsOfManyHours(t *testing.T) {
 	if result, err := store.Update(t.Context(), repo, change, committer(2, "two")); err != nil || result.Replayed {
 		t.Errorf("after its life: %+v, %v", result, err)
 	}
+}
+
+// What a transaction names is read with its head; what that could conflict with, once.
+func TestTripsOfUpdate(t *testing.T) {
+	t.Parallel()
+	keys, store, repo := openCounted(t, refs.Options{})
+	update := func(change refs.Change, prepare func(context.Context, *refs.Tx) error) func() error {
+		return updates(t.Context(), store, repo, change, prepare)
+	}
+	named := func(names ...string) refs.Change { return refs.Change{Names: names} }
+	var many []any
+	var manyNames []string
+	for i := range 2500 {
+		manyNames = append(manyNames, fmt.Sprintf("refs/heads/many/%d", i))
+		many = append(many, manyNames[i], i+1)
+	}
+	fed := named("refs/heads/a")
+	fed.Org, fed.Receipt = "acme", receipt(repo, "k", "")
+	costs(t, keys, []tripStep{
+		{"the first ref", update(named("refs/heads/a"), setter("refs/heads/a", 1)), "read h r, apply", nil},
+		{"a move", update(named("refs/heads/a"), setter("refs/heads/a", 2)), "read h r, apply", nil},
+		{"a move without a name", update(named(), setter("refs/heads/a", 3)), "get h, get r, apply", nil},
+		{
+			"the first one of an organization", update(fed, setter("refs/heads/a", 4)),
+			"read h i r, scan e, apply, apply", nil,
+		},
+		{
+			"one without a key", update(refs.Change{Org: "acme", Names: fed.Names}, setter("refs/heads/a", 5)),
+			"read h r, apply", nil,
+		},
+		{"a creation", update(named("refs/heads/b"), setter("refs/heads/b", 1)), "read h r, read R, apply", nil},
+		{
+			"creations in folders", update(named("refs/heads/a", "refs/heads/c/d", "refs/heads/c/e", "refs/heads/b"),
+				setter("refs/heads/b", 2, "refs/heads/c/d", 1, "refs/heads/c/e", 1)), "read h r, read r R, apply", nil,
+		},
+		{
+			"a creation without a name", update(named(), setter("refs/heads/f/g", 1)), "get h, get r, get r, scan r, apply", nil,
+		},
+		{"many creations", update(named(manyNames...), setter(many...)), "read h r, read r, read r, read r R, read R, read R, apply", nil},
+	})
+	for i := range many {
+		if i%2 == 1 {
+			many[i] = many[i].(int) + 1
+		}
+	}
+	costs(t, keys, []tripStep{
+		{"many moves", update(named(manyNames...), setter(many...)), "read h r, read r, read r, apply", nil},
+		{
+			"a conflict", update(named("refs/heads/many", "refs/heads/a/x"), setter("refs/heads/a/x", 1)),
+			"read h r, read r R, get h", refs.ErrNameConflict,
+		},
+	})
+}
+
+// Readers of refs ask for the head and for what they want, and for a view only when others write.
+func TestTripsOfSnapshot(t *testing.T) {
+	t.Parallel()
+	keys, store, repo := openCounted(t, refs.Options{})
+	with := func(store *refs.Store, do func(*refs.Snapshot) error) func() error {
+		return func() error {
+			snapshot, err := store.Snapshot(t.Context(), repo)
+			if err != nil {
+				return err
+			}
+			return errors.Join(do(snapshot), snapshot.WaitDurable(t.Context()), snapshot.Close())
+		}
+	}
+	list := func(want int) func(*refs.Snapshot) error {
+		return func(snapshot *refs.Snapshot) error {
+			if got := len(state(t, snapshot)); got != want {
+				t.Errorf("%d refs, want %d", got, want)
+			}
+			return nil
+		}
+	}
+	lookup := func(snapshot *refs.Snapshot) error {
+		ref, err := snapshot.Lookup(t.Context(), "refs/heads/a")
+		_, noErr := snapshot.Lookup(t.Context(), "refs/heads/none")
+		if ref.ID != id(1) || !errors.Is(noErr, refs.ErrNotFound) {
+			t.Errorf("%+v, %v, %v", ref, err, noErr)
+		}
+		return err
+	}
+	branches := func(snapshot *refs.Snapshot) error {
+		page, err := snapshot.Branches(t.Context(), refs.Main, refs.Creation{}, 2)
+		if len(page) != 2 || page[0].Name != "refs/heads/b" || page[1].Name != "refs/heads/a" {
+			t.Errorf("%+v", page)
+		}
+		return err
+	}
+	fresh := func() *refs.Store { return refs.Open(keys, refs.Options{}) }
+	moving := func(do func(*refs.Snapshot) error) func(*refs.Snapshot) error {
+		return func(snapshot *refs.Snapshot) error {
+			set(t, store, repo, "refs/heads/a", 7)
+			defer set(t, store, repo, "refs/heads/a", 1)
+			keys.take()
+			err := do(snapshot)
+			keys.note("end")
+			return err
+		}
+	}
+	costs(t, keys, []tripStep{
+		{"a list of nothing", with(store, list(0)), "get h", nil},
+		{"writes", func() error { set(t, store, repo, "refs/heads/b", 1, "refs/heads/a", 1); return nil }, "get h, apply", nil},
+		{"a list after them", with(store, list(2)), "get h, scan j", nil},
+		{"a list again", with(store, list(2)), "get h", nil},
+		{"the first list", with(fresh(), list(2)), "get h, read h R", nil},
+		{"lookups in a list", with(store, lookup), "get h", nil},
+		{"lookups", with(fresh(), lookup), "get h, read r h, read r h", nil},
+		{"branches", with(fresh(), branches), "get h, read h C, read r h", nil},
+		{
+			"lookups in the past", with(fresh(), moving(lookup)),
+			"read r h, snapshot, get h, scan j, get r, end, get h, get r, apply", nil,
+		},
+		{
+			"branches in the past", with(fresh(), moving(branches)),
+			"read h C, snapshot, get h, scan j, scan c, read r, end, get h, get r, apply", nil,
+		},
+	})
+}
+
+// A page of the journal, or of a feed, is a few reads, however many transactions it has.
+func TestTripsOfJournal(t *testing.T) {
+	t.Parallel()
+	keys, store, repo := openCounted(t, refs.Options{})
+	change := refs.Change{Org: "acme"}
+	for i := range 30 {
+		if _, err := store.Update(t.Context(), repo, change, setter("refs/heads/a", i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 20 { // transactions without a change of a ref
+		if _, err := store.Update(t.Context(), repo, change, func(_ context.Context, tx *refs.Tx) error {
+			tx.Batch().Put([]byte("zzz"), nil)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var long []any
+	for i := range 9 {
+		long = append(long, fmt.Sprintf("refs/tags/%d", i), 1)
+	}
+	if _, err := store.Update(t.Context(), repo, change, setter(long...)); err != nil {
+		t.Fatal(err)
+	}
+	events := func(after uint64, limit, want int, more bool) func() error {
+		return func() error {
+			page, err := store.Events(t.Context(), repo, after, limit)
+			if len(page.Entries) != want || page.More != more {
+				t.Errorf("%d entries, more: %t", len(page.Entries), page.More)
+			}
+			return err
+		}
+	}
+	behind := func(text string, limit, want int) func() error {
+		return func() error {
+			after, err := refs.ParseJournalCursor(text)
+			if err != nil {
+				return err
+			}
+			page, err := store.EventsBehind(t.Context(), repo, after, limit)
+			if len(page.Events) != want {
+				t.Errorf("%d events", len(page.Events))
+			}
+			return err
+		}
+	}
+	costs(t, keys, []tripStep{
+		{"the first events", events(0, 10, 10, true), "read h J", nil},
+		{"all events", events(0, 100, 39, false), "read h J", nil},
+		{"behind the end", events(52, 10, 0, false), "read h J", nil},
+		{"a long transaction", events(51, 1, 9, false), "read h J, snapshot, get h, scan j", nil},
+		{"behind a transaction", behind("2", 10, 10), "read h J", nil},
+		{"behind a change", behind("52.0", 10, 8), "read j h J", nil},
+		{"the state", func() error {
+			state, err := store.State(t.Context(), repo)
+			if state.Sequence != 52 || state.Changed.IsZero() {
+				t.Errorf("%+v", state)
+			}
+			return err
+		}, "get h, read j", nil},
+		{"a feed", func() error {
+			page, err := store.Feed(t.Context(), "acme", refs.FeedCursor{}, 20)
+			if len(page.Events) != 20 || !page.More {
+				t.Errorf("%d events", len(page.Events))
+			}
+			return err
+		}, "snapshot, scan e, read e j", nil},
+	})
 }

@@ -24,6 +24,7 @@ type Tx struct {
 	head   head
 	batch  *kv.Batch
 
+	ahead   lookahead
 	stored  overlay        // refs as they were found; holds all names of changed, except in a repository without refs
 	changed overlay        // the new states of refs
 	order   []string       // the names of changed, in the order of the calls
@@ -83,7 +84,7 @@ func (tx *Tx) find(ctx context.Context, name string) (*Ref, error) {
 	if ref, ok := tx.stored[name]; ok || tx.head.count == 0 {
 		return ref, nil
 	}
-	ref, err := readRef(ctx, tx.store.kv, tx.repo, name)
+	ref, err := tx.read(ctx, name)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		tx.stored[name] = nil
@@ -93,6 +94,18 @@ func (tx *Tx) find(ctx context.Context, name string) (*Ref, error) {
 		tx.stored[name] = &ref
 	}
 	return tx.stored[name], nil
+}
+
+// read returns the stored ref, or [ErrNotFound].
+func (tx *Tx) read(ctx context.Context, name string) (Ref, error) {
+	value, known := tx.ahead.rows[name]
+	switch {
+	case !known:
+		return readRef(ctx, tx.store.kv, tx.repo, name)
+	case value == nil:
+		return Ref{}, ErrNotFound
+	}
+	return decodeNamed(refKey(tx.repo, name), value, name)
 }
 
 // Created returns the names, in the order of the calls, of the refs that the transaction creates

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/invariants"
@@ -88,8 +89,8 @@ func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next
 // CreatePool adds a new, empty pool to b: a manifest with one hot layer, and the layer's user key.
 // The pool exists when b is committed.
 func (s *Store) CreatePool(b *kv.Batch) PoolID {
-	pool, hot := NewPoolID(), segment.NewLayerID()
-	m := manifest{version: 1, layers: []manifestLayer{{kind: segment.KindHot, id: hot}}}
+	pool := NewPoolID()
+	m := manifest{version: 1, layers: []manifestLayer{{kind: segment.KindHot, id: segment.NewLayerID()}}}
 	b.RequireAbsent(manifestKey(pool))
 	b.Put(manifestKey(pool), m.encode(pool))
 	m.use(b, pool)
@@ -106,9 +107,9 @@ func (s *Store) leave(b *kv.Batch, pool PoolID, kind segment.LayerKind, id segme
 // stay unchanged until they are flushed.
 func (s *Store) freeze(ctx context.Context, pool PoolID) error {
 	return s.changeManifest(ctx, pool, func(m *manifest, _ *kv.Batch) error {
-		hot, ok := m.hot()
+		last, ok := m.hot()
 		if ok {
-			empty, err := s.isEmpty(ctx, hot)
+			empty, err := s.isEmpty(ctx, last)
 			if err != nil {
 				return err
 			}
@@ -122,9 +123,10 @@ func (s *Store) freeze(ctx context.Context, pool PoolID) error {
 }
 
 // isEmpty reports whether a hot layer holds no object.
-func (s *Store) isEmpty(ctx context.Context, hot segment.LayerID) (bool, error) {
-	prefix := hotPrefix(tableObject, hot)
-	for _, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Limit: 1}) {
+func (s *Store) isEmpty(ctx context.Context, id segment.LayerID) (bool, error) {
+	first := hot.Range(hot.TableObject, id)
+	first.Limit = 1
+	for _, err := range s.keys.Scan(ctx, first) {
 		return false, err
 	}
 	return true, nil
@@ -161,12 +163,11 @@ func (m *manifest) use(b *kv.Batch, pool PoolID) {
 
 // IsShared reports whether another pool uses a layer.
 func (s *Store) IsShared(ctx context.Context, pool PoolID, id segment.LayerID) (bool, error) {
-	prefix := hotPrefix(tableUser, id)
-	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+	for pair, err := range s.keys.Scan(ctx, usersOf(id)) {
 		if err != nil {
 			return false, err
 		}
-		if PoolID(pair.Key[len(prefix):]) != pool {
+		if PoolID(pair.Key[1+len(id):]) != pool {
 			return true, nil
 		}
 	}

@@ -4,21 +4,23 @@ import (
 	"context"
 	"io"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
-// Encoding is the compression of the bytes of a stored entry. The numbers are stored.
-type Encoding uint8
+// Encoding is the compression of the bytes of a stored entry.
+type Encoding = hot.Encoding
 
+// The encodings.
 const (
-	// EncodingZlib is a zlib stream, as packs hold it: it can be sent as it is.
-	EncodingZlib Encoding = 0
-	// EncodingZstd is a zstd frame, the form of objects that the API wrote to the hot tier.
-	EncodingZstd Encoding = 1
-	// EncodingRaw is not compressed.
-	EncodingRaw Encoding = 2
+	EncodingZlib = hot.EncodingZlib
+	EncodingZstd = hot.EncodingZstd
+	EncodingRaw  = hot.EncodingRaw
 )
+
+// HotValue is an object as the hot tier stores it.
+type HotValue = hot.Value
 
 // StoredEntry is the stored form of an object, which a pack generator copies instead of computing
 // it. It stays valid while the view that returned it is open.

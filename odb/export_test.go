@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"packhorse/odb/fair"
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -21,11 +22,11 @@ func (s *Store) PruneHot(ctx context.Context, b *kv.Batch, pool PoolID, ids ...o
 	old, _ := m.hot()
 	next := segment.NewLayerID()
 	for _, id := range ids {
-		value, err := s.keys.Get(ctx, objectKey(old, id))
+		value, err := s.keys.Get(ctx, hot.ObjectKey(old, id))
 		if err != nil {
 			return err
 		}
-		b.Put(objectKey(next, id), value)
+		b.Put(hot.ObjectKey(next, id), value)
 	}
 	for i := range m.layers {
 		if m.layers[i].id == old {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -133,12 +134,12 @@ func (f *Fork) Write(b *kv.Batch, t object.Type, data []byte) (object.ID, error)
 	if err != nil {
 		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
 	}
-	value := compress(HotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
-	encoded := value.encode()
+	value := hot.Compress(hot.Value{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
+	encoded := value.Encode()
 	if len(encoded) > f.store.limits.HotValueBytes {
 		return object.ZeroID, fmt.Errorf("%s of %d bytes: %w", t, len(data), ErrTooLarge)
 	}
-	b.Put(objectKey(f.hot, id), encoded)
+	b.Put(hot.ObjectKey(f.hot, id), encoded)
 	return id, f.writeRow(b, id, t, data)
 }
 
@@ -153,7 +154,7 @@ func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) e
 		return err
 	}
 	row.Generation = segment.NextGeneration(nil)
-	b.Put(graphKey(f.hot, id), encodeHotRow(id, &row))
+	b.Put(hot.GraphKey(f.hot, id), hot.EncodeRow(id, &row))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"packhorse/odb/bloom"
+	"packhorse/odb/hot"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
@@ -51,7 +52,7 @@ func (f *fsck) filterFile(ctx context.Context, l *SegmentLayer) error {
 
 // hotFilter compares the path filter of a hot commit with a newly built one.
 func (f *fsck) hotFilter(ctx context.Context, l *hotLayer, id object.ID, value []byte) error {
-	stored, err := decodeHotFilter(id, value)
+	stored, err := hot.DecodeFilter(id, value)
 	if err != nil {
 		return l.store.damaged(l.id, id, err)
 	}

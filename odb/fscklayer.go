@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"packhorse/odb/file"
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -23,7 +24,7 @@ func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 	if err != nil {
 		return err
 	}
-	err = f.hotKeys(ctx, l, tableGraph, func(id object.ID, _ []byte) error {
+	err = f.hotKeys(ctx, l, hot.TableGraph, func(id object.ID, _ []byte) error {
 		if _, ok, err := l.find(ctx, id); ok || err != nil {
 			return err
 		}
@@ -32,19 +33,20 @@ func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 	if err != nil {
 		return err
 	}
-	return f.hotKeys(ctx, l, tableFilter, func(id object.ID, value []byte) error { return f.hotFilter(ctx, l, id, value) })
+	return f.hotKeys(ctx, l, hot.TableFilter, func(id object.ID, value []byte) error {
+		return f.hotFilter(ctx, l, id, value)
+	})
 }
 
 // hotKeys calls check with the rows of a table under a hot layer, and reports the errors.
 func (f *fsck) hotKeys(
 	ctx context.Context, l *hotLayer, table byte, check func(id object.ID, value []byte) error,
 ) error {
-	prefix := hotPrefix(table, l.id)
-	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+	for pair, err := range l.store.keys.Scan(ctx, hot.Range(table, l.id)) {
 		if err != nil {
 			return err
 		}
-		id, ok := idOfKey(pair.Key)
+		id, ok := hot.IDOfKey(pair.Key)
 		if ok {
 			err = check(id, pair.Value)
 		} else {
@@ -58,13 +60,12 @@ func (f *fsck) hotKeys(
 }
 
 func (f *fsck) hotLocations(ctx context.Context, l *hotLayer, yield func([]Location) error) error {
-	prefix := hotPrefix(tableObject, l.id)
 	var chunk []Location
-	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+	for pair, err := range l.store.keys.Scan(ctx, hot.Range(hot.TableObject, l.id)) {
 		if err != nil {
 			return err
 		}
-		id, ok := idOfKey(pair.Key)
+		id, ok := hot.IDOfKey(pair.Key)
 		if !ok {
 			f.problem(l.id, object.ZeroID, fmt.Errorf("%w: key %x is no object's", segment.ErrFormat, pair.Key))
 			continue

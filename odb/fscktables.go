@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"packhorse/odb/file"
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -115,11 +116,8 @@ func (f *tablesFsck) has(ctx context.Context, key []byte) (bool, error) {
 
 // isUsed reports whether a pool uses a layer or auxiliary file.
 func (f *tablesFsck) isUsed(ctx context.Context, id segment.LayerID) (bool, error) {
-	prefix := hotPrefix(tableUser, id)
-	for _, err := range f.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Limit: 1}) {
-		return err == nil, err
-	}
-	return false, nil
+	key, err := f.first(ctx, usersOf(id))
+	return key != nil, err
 }
 
 // users checks the manifest of each user key.
@@ -240,23 +238,23 @@ func (f *tablesFsck) hasUnused(ctx context.Context, id segment.LayerID, key []by
 // hotLayers checks that each layer with hot objects, graph rows or path filters has a user. It
 // reads one key of each.
 func (f *tablesFsck) hotLayers(ctx context.Context) error {
-	for _, table := range hotTables {
+	for _, table := range hot.Tables {
 		start := []byte{table}
 		for {
-			key, err := f.first(ctx, start, kv.PrefixEnd([]byte{table}))
+			key, err := f.first(ctx, kv.ScanOptions{Start: start, End: kv.PrefixEnd([]byte{table})})
 			if err != nil {
 				return err
 			}
 			if key == nil {
 				break
 			}
-			if _, ok := idOfKey(key); !ok {
+			if _, ok := hot.IDOfKey(key); !ok {
 				f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no object's", segment.ErrFormat, key))
 				start = append(key, 0)
 				continue
 			}
 			id := segment.LayerID(key[1:])
-			start = kv.PrefixEnd(hotPrefix(table, id))
+			start = hot.Range(table, id).End
 			used, err := f.isUsed(ctx, id)
 			if err == nil && !used {
 				err = f.suspect(ctx, suspect{
@@ -272,9 +270,10 @@ func (f *tablesFsck) hotLayers(ctx context.Context) error {
 	return nil
 }
 
-// first returns the first key from start on and before end, nil if there is none.
-func (f *tablesFsck) first(ctx context.Context, start, end []byte) ([]byte, error) {
-	for pair, err := range f.store.keys.Scan(ctx, kv.ScanOptions{Start: start, End: end, Limit: 1}) {
+// first returns the first key of a range, nil if there is none.
+func (f *tablesFsck) first(ctx context.Context, keys kv.ScanOptions) ([]byte, error) {
+	keys.Limit = 1
+	for pair, err := range f.store.keys.Scan(ctx, keys) {
 		if err != nil {
 			return nil, err
 		}

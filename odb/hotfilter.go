@@ -2,13 +2,12 @@ package odb
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"packhorse/odb/bloom"
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
-	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -49,29 +48,16 @@ func (q *Quarantine) hotFilter(ctx context.Context, v *View, row *GraphRow) (blo
 	return v.filterWithin(ctx, old, row.Tree, hotFilterBytes, &q.filterBytes)
 }
 
-// A hot path filter is the filter and, as in a hot value, the CRC-32C of the ID and of the filter.
-func encodeHotFilter(id object.ID, f bloom.Filter) []byte {
-	value := append(make([]byte, 0, len(f)+4), f...)
-	return binary.BigEndian.AppendUint32(value, hotSum(id, value))
-}
-
-func decodeHotFilter(id object.ID, value []byte) (bloom.Filter, error) {
-	if len(value) < 5 || hotSum(id, value[:len(value)-4]) != binary.BigEndian.Uint32(value[len(value)-4:]) {
-		return nil, fmt.Errorf("%w: path filter fails its checksum", segment.ErrFormat)
-	}
-	return bloom.Filter(value[:len(value)-4]), nil
-}
-
 // pathFilter returns the path filter of a commit, or false if the layer holds none.
 func (l *hotLayer) pathFilter(ctx context.Context, id object.ID) (bloom.Filter, bool, error) {
-	value, err := l.store.keys.Get(ctx, filterKeyOf(l.id, id))
+	value, err := l.store.keys.Get(ctx, hot.FilterKey(l.id, id))
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("read path filter of %s: %w", id, err)
 	}
-	f, err := decodeHotFilter(id, value)
+	f, err := hot.DecodeFilter(id, value)
 	if err != nil {
 		return nil, false, l.store.damaged(l.id, id, err)
 	}

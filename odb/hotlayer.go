@@ -3,11 +3,11 @@ package odb
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack"
@@ -23,7 +23,7 @@ type hotLayer struct {
 func (l *hotLayer) layerID() segment.LayerID { return l.id }
 
 func (l *hotLayer) find(ctx context.Context, id object.ID) (Location, bool, error) {
-	value, err := l.store.keys.Get(ctx, objectKey(l.id, id))
+	value, err := l.store.keys.Get(ctx, hot.ObjectKey(l.id, id))
 	if errors.Is(err, kv.ErrNotFound) {
 		return Location{}, false, nil
 	}
@@ -42,7 +42,7 @@ func (l *hotLayer) value(ctx context.Context, at Location) (HotValue, error) {
 		}
 		at = found
 	}
-	v, err := decodeHot(at.id, at.value)
+	v, err := hot.Decode(at.id, at.value)
 	if err != nil {
 		return HotValue{}, l.store.damaged(l.id, at.id, err)
 	}
@@ -76,7 +76,13 @@ func (l *hotLayer) entry(ctx context.Context, at Location) (StoredEntry, error) 
 
 func (l *hotLayer) step(ctx context.Context, at Location) (step, error) {
 	v, err := l.value(ctx, at)
-	return v.step(), err
+	return step{
+		Info:        Info{Type: v.Type, Size: v.Size},
+		ContentSize: v.ContentSize,
+		Delta:       !v.Base.IsZero(),
+		BaseOrdinal: segment.NoOrdinal,
+		Base:        v.Base,
+	}, err
 }
 
 func (l *hotLayer) content(ctx context.Context, at Location) ([]byte, error) {
@@ -84,7 +90,7 @@ func (l *hotLayer) content(ctx context.Context, at Location) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := v.content()
+	content, err := v.Content()
 	if err != nil {
 		return nil, l.store.damaged(l.id, at.id, err)
 	}
@@ -132,14 +138,14 @@ func (l *hotLayer) copyPayload(_ context.Context, w io.Writer, e *StoredEntry) e
 }
 
 func (l *hotLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool, error) {
-	value, err := l.store.keys.Get(ctx, graphKey(l.id, id))
+	value, err := l.store.keys.Get(ctx, hot.GraphKey(l.id, id))
 	if errors.Is(err, kv.ErrNotFound) {
 		return GraphRow{}, false, nil
 	}
 	if err != nil {
 		return GraphRow{}, false, fmt.Errorf("read graph row of %s: %w", id, err)
 	}
-	row, err := decodeHotRow(id, value)
+	row, err := hot.DecodeRow(id, value)
 	if err != nil {
 		return GraphRow{}, false, l.store.damaged(l.id, id, err)
 	}
@@ -147,12 +153,12 @@ func (l *hotLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool, err
 }
 
 func (l *hotLayer) scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {
-	end := append(objectKey(l.id, high), 0)
-	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: objectKey(l.id, low), End: end}) {
+	end := append(hot.ObjectKey(l.id, high), 0)
+	for pair, err := range l.store.keys.Scan(ctx, kv.ScanOptions{Start: hot.ObjectKey(l.id, low), End: end}) {
 		if err != nil {
 			return err
 		}
-		id, ok := idOfKey(pair.Key)
+		id, ok := hot.IDOfKey(pair.Key)
 		if !ok {
 			return l.store.damage.Corrupt(l.id, object.ZeroID, "key %x is no object's", pair.Key)
 		}
@@ -161,17 +167,4 @@ func (l *hotLayer) scan(ctx context.Context, low, high object.ID, visit func(obj
 		}
 	}
 	return nil
-}
-
-// A hot graph row is a row and, as in a hot value, the CRC-32C of the ID and of the row.
-func encodeHotRow(id object.ID, row *GraphRow) []byte {
-	value := row.Append(nil)
-	return binary.BigEndian.AppendUint32(value, hotSum(id, value))
-}
-
-func decodeHotRow(id object.ID, value []byte) (GraphRow, error) {
-	if len(value) < 4 || hotSum(id, value[:len(value)-4]) != binary.BigEndian.Uint32(value[len(value)-4:]) {
-		return GraphRow{}, fmt.Errorf("%w: graph row fails its checksum", segment.ErrFormat)
-	}
-	return segment.DecodeGraphRow(value[:len(value)-4])
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/invariants"
@@ -23,23 +24,23 @@ func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *ma
 	if s.rewriting.has(pool) {
 		return nil
 	}
-	hot := m.hotLayers()
-	if len(hot) > 0 {
-		hot = hot[:len(hot)-1]
+	frozen := m.hotLayers()
+	if len(frozen) > 0 {
+		frozen = frozen[:len(frozen)-1]
 	}
-	for len(hot) > 1 {
-		first := len(hot) - 1
-		for first > 0 && m.layers[hot[first-1]].sharesAuxiliaries(&m.layers[hot[first]]) {
+	for len(frozen) > 1 {
+		first := len(frozen) - 1
+		for first > 0 && m.layers[frozen[first-1]].sharesAuxiliaries(&m.layers[frozen[first]]) {
 			first--
 		}
-		run, err := s.frozenRun(ctx, m, hot[first:])
+		run, err := s.frozenRun(ctx, m, frozen[first:])
 		if err != nil {
 			return err
 		}
 		if len(run) > 1 {
 			s.mergeRun(b, m, run)
 		}
-		hot = hot[:first]
+		frozen = frozen[:first]
 	}
 	return nil
 }
@@ -101,13 +102,12 @@ func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int) ([]fro
 // readFrozen returns the rows of a hot layer, false if there are too many.
 func (s *Store) readFrozen(ctx context.Context, id segment.LayerID, countMax, sizeMax int) (frozenLayer, bool, error) {
 	var l frozenLayer
-	for _, table := range hotTables {
-		prefix := hotPrefix(table, id)
-		for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+	for _, table := range hot.Tables {
+		for pair, err := range s.keys.Scan(ctx, hot.Range(table, id)) {
 			if err != nil {
 				return l, false, err
 			}
-			if table == tableObject {
+			if table == hot.TableObject {
 				l.count++
 			}
 			l.size += len(pair.Key) + len(pair.Value)
@@ -134,7 +134,7 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 	for _, l := range slices.Backward(run) {
 		former[m.layers[l.place].id] = struct{}{}
 		for _, pair := range l.rows {
-			id, ok := idOfKey(pair.Key)
+			id, ok := hot.IDOfKey(pair.Key)
 			if !ok {
 				continue // fsck reports it
 			}
@@ -143,7 +143,7 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 				continue
 			}
 			taken[key] = struct{}{}
-			b.Put(appendObjectKey(nil, key.table, merged, id), pair.Value)
+			b.Put(hot.Key(key.table, merged, id), pair.Value)
 		}
 	}
 	layers := make([]manifestLayer, 0, len(m.layers))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"packhorse/odb/kv"
+	"packhorse/odb/hot"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
@@ -28,12 +28,11 @@ func (v *View) eachNamed(
 func (v *View) eachNamedHot(
 	ctx context.Context, l *hotLayer, known map[object.ID]struct{}, visit func(id object.ID) error,
 ) error {
-	prefix := hotPrefix(tableObject, l.id)
-	for pair, err := range v.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+	for pair, err := range v.store.keys.Scan(ctx, hot.Range(hot.TableObject, l.id)) {
 		if err != nil {
 			return err
 		}
-		id, ok := idOfKey(pair.Key)
+		id, ok := hot.IDOfKey(pair.Key)
 		if !ok {
 			continue
 		}

@@ -10,12 +10,12 @@
 // Start at [Open], then [Store.View]. The map of the package, by file:
 //
 //	odb, limits, errors, stats       Store and its settings; errors that callers decide on; counts
-//	keys, decoder, pool, manifest    tables m, o, g, f, u, s, d; a pool and its list of layers
+//	keys, decoder, pool, manifest    tables m, u, s, d; a pool and its list of layers
 //	change, sweep                    changes of manifests; deletion of obsolete files
 //	rewrite, rewriteprune,           for maintenance: layers replaced by one segment with all of their
 //	rewriting, attach                objects or without some; auxiliary files
 //	layer, layerset, segmentlayer,   layers and their pins: segments, hot key ranges
-//	hotlayer, hotvalue
+//	hotlayer
 //	graph, pathfilters, hotfilter,   commit-graph rows and changed-path filters, wherever they lie
 //	changedpaths
 //	view, chain, spool, prefix,      reading: lookup, delta chains, scratch files for large objects
@@ -32,9 +32,9 @@
 //	fsck and fsck...                 verifies pools, and the rows and files outside of pools
 //	registered, usage                the files that pools use, for copies of them; how much they hold
 //
-// Its subfolders import it, except those that it builds on: kv, file, segment, bloom, extsort,
-// inorder, lru, fair, space, rescue, traffic. Walks are in revwalk, packs in and out in ingest and
-// packgen, maintenance in repack.
+// Its subfolders import it, except those that it builds on: hot, kv, file, segment, bloom,
+// extsort, inorder, lru, fair, space, rescue, traffic. Walks are in revwalk, packs in and out in
+// ingest and packgen, maintenance in repack.
 //
 // Nothing walks for a fork before a request needs the result: who names an object by its ID, or the
 // step of maintenance that is about to rewrite the layers of a fork, waits for the walk. So the

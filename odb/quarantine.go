@@ -122,7 +122,7 @@ func (q *Quarantine) AddPacked(ctx context.Context, value *HotValue, row *GraphR
 	if there, err := q.has(ctx, value.ID); there || err != nil {
 		return err
 	}
-	q.hot.add(value.ID, value.encode(), row)
+	q.hot.add(value.ID, value.Encode(), row)
 	return nil
 }
 

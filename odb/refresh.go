@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/odb/hot"
 	"packhorse/pack/object"
 )
 
@@ -57,8 +58,8 @@ func (q *Quarantine) rebase(ctx context.Context, next *View) error {
 		if err != nil {
 			return err
 		}
-		whole := compress(HotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
-		q.hot.replace(id, whole.encode())
+		whole := hot.Compress(hot.Value{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}, data)
+		q.hot.replace(id, whole.Encode())
 	}
 	return nil
 }

@@ -84,9 +84,8 @@ func FilePools(ctx context.Context, r kv.Reader, name string) ([]PoolID, error) 
 	if !ok {
 		return nil, nil
 	}
-	prefix := hotPrefix(tableUser, layer)
 	var pools []PoolID
-	for pair, err := range r.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+	for pair, err := range r.Scan(ctx, usersOf(layer)) {
 		if err != nil {
 			return nil, fmt.Errorf("find the users of file %s: %w", name, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/invariants"
@@ -92,10 +93,10 @@ func (r *Rewrite) ClaimBorrowed(ctx context.Context) { r.store.claimBorrowed(ctx
 // pool: IDs sort by creation, and borrowed layers are older than the fork.
 func (r *Rewrite) OwnLayers(ctx context.Context, shared bool) ([]OwnLayer, error) {
 	m := &r.view.manifest
-	hot, _ := m.hot()
+	last, _ := m.hot()
 	var own []OwnLayer
 	for _, l := range m.layers {
-		if _, borrowed := l.borrowed(); borrowed || l.id == hot {
+		if _, borrowed := l.borrowed(); borrowed || l.id == last {
 			continue
 		}
 		isShared, err := r.store.IsShared(ctx, r.view.pool, l.id)
@@ -143,13 +144,12 @@ func (r *Rewrite) measure(ctx context.Context, l *OwnLayer) error {
 // HotObjects walks the objects of a hot layer, by ID.
 func (r *Rewrite) HotObjects(ctx context.Context, layer segment.LayerID) iter.Seq2[object.ID, error] {
 	return func(yield func(object.ID, error) bool) {
-		prefix := hotPrefix(tableObject, layer)
-		for pair, err := range r.store.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+		for pair, err := range r.store.keys.Scan(ctx, hot.Range(hot.TableObject, layer)) {
 			if err != nil {
 				yield(object.ZeroID, err)
 				return
 			}
-			id, ok := idOfKey(pair.Key)
+			id, ok := hot.IDOfKey(pair.Key)
 			if ok && !yield(id, nil) { // fsck reports others
 				return
 			}

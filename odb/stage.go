@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"packhorse/odb/file"
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 	"packhorse/odb/segment"
@@ -62,13 +63,13 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 		if invariants.Enabled {
 			q.checkBase(ctx, now, id)
 		}
-		b.Put(objectKey(target, id), q.hot.values[id])
+		b.Put(hot.ObjectKey(target, id), q.hot.values[id])
 		if row, ok := q.hot.rows[id]; ok {
 			// An octopus without its row is parsed.
-			if value := encodeHotRow(id, &row); len(value) <= q.store.limits.HotValueBytes {
-				b.Put(graphKey(target, id), value)
+			if value := hot.EncodeRow(id, &row); len(value) <= q.store.limits.HotValueBytes {
+				b.Put(hot.GraphKey(target, id), value)
 				if f := q.filters[id]; f != nil {
-					b.Put(filterKeyOf(target, id), encodeHotFilter(id, f))
+					b.Put(hot.FilterKey(target, id), hot.EncodeFilter(id, f))
 				}
 			}
 		}
@@ -79,7 +80,7 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 
 // checkBase verifies that the base of a hot delta is stored, or joins with it.
 func (q *Quarantine) checkBase(ctx context.Context, now *View, id object.ID) {
-	value, err := decodeHot(id, q.hot.values[id])
+	value, err := hot.Decode(id, q.hot.values[id])
 	if err != nil || value.Base.IsZero() {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"packhorse/odb/file"
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -110,8 +111,9 @@ func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte, swept *
 func (s *Store) removePart(ctx context.Context, e segment.Obsolete, row []byte, swept *Swept) error {
 	b := kv.NewBatch()
 	b.Delete(row)
-	prefix := hotPrefix(tableUser, e.ID)
-	for _, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Limit: 1}) {
+	user := usersOf(e.ID)
+	user.Limit = 1
+	for _, err := range s.keys.Scan(ctx, user) {
 		if err != nil {
 			return err
 		}
@@ -123,9 +125,9 @@ func (s *Store) removePart(ctx context.Context, e segment.Obsolete, row []byte, 
 	}
 	defer s.removal.Unlock()
 	if e.Kind == segment.KindHot {
-		for _, table := range hotTables {
-			start := hotPrefix(table, e.ID)
-			b.DeleteRange(start, kv.PrefixEnd(start))
+		for _, table := range hot.Tables {
+			rows := hot.Range(table, e.ID)
+			b.DeleteRange(rows.Start, rows.End)
 		}
 		return s.removed(ctx, b, &swept.LayerCount)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -53,8 +54,7 @@ func (s *Store) Measure(ctx context.Context, l PoolLayer, rest func(context.Cont
 		return Size{r.Count, r.DataBytes}, err
 	}
 	var size Size
-	prefix := hotPrefix(tableObject, l.ID)
-	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+	for pair, err := range s.keys.Scan(ctx, hot.Range(hot.TableObject, l.ID)) {
 		if err := cmp.Or(err, rest(ctx)); err != nil {
 			return Size{}, err
 		}
@@ -78,7 +78,7 @@ func Sizes(b *kv.Batch) (added map[PoolLayer]Size, left []segment.LayerID) {
 			if r, err := segment.DecodeRegistration(op.Value); err == nil && r.Kind == segment.KindSegment {
 				added[l] = Size{r.Count, r.DataBytes}
 			}
-		case table == tableObject && op.Kind == kv.OperationPut:
+		case table == hot.TableObject && op.Kind == kv.OperationPut:
 			l.Hot = true
 			added[l] = Size{added[l].Count + 1, added[l].Bytes + int64(len(op.Value))}
 		}

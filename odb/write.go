@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/segment"
 	"packhorse/pack/delta"
 	"packhorse/pack/object"
@@ -76,7 +77,7 @@ func (q *Quarantine) putRow(
 		if err != nil {
 			return err
 		}
-		if encoded := value.encode(); q.fitsHot(len(encoded)) {
+		if encoded := value.Encode(); q.fitsHot(len(encoded)) {
 			q.hot.add(id, encoded, row)
 			q.hot.remember(id, t, data)
 			return q.Allow(0)
@@ -170,34 +171,34 @@ const (
 // encodeHot returns the value of an object in the hot tier: whole, or as a skip-delta.
 func (q *Quarantine) encodeHot(
 	ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID,
-) (HotValue, error) {
-	value := HotValue{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}
+) (hot.Value, error) {
+	value := hot.Value{ID: id, Type: t, Size: int64(len(data)), ContentSize: int64(len(data))}
 	if predecessor.IsZero() || len(data) < deltaMin {
-		return compress(value, data), nil
+		return hot.Compress(value, data), nil
 	}
 	base, version, err := q.skipBase(ctx, t, predecessor)
 	if err != nil {
-		return HotValue{}, err
+		return hot.Value{}, err
 	}
 	if version == 0 {
-		return compress(value, data), nil
+		return hot.Compress(value, data), nil
 	}
 	_, baseData, err := q.view.ReadAt(ctx, base)
 	if err != nil {
-		return HotValue{}, fmt.Errorf("read delta base: %w", err)
+		return hot.Value{}, fmt.Errorf("read delta base: %w", err)
 	}
 	q.view.keep(&base, segment.CacheEntry{Kind: t, Data: baseData}, true) // of the next versions too
 	program, ok := createDelta(baseData, data, len(data)-object.IDSize)
 	if !ok {
-		return compress(value, data), nil
+		return hot.Compress(value, data), nil
 	}
 	short := value
 	short.Base, short.Version, short.ContentSize = base.id, version, int64(len(program))
-	short = compress(short, program)
+	short = hot.Compress(short, program)
 	if len(program) < len(data)/clearWin {
 		return short, nil
 	}
-	if whole := compress(value, data); len(whole.Payload) <= len(short.Payload)+object.IDSize {
+	if whole := hot.Compress(value, data); len(whole.Payload) <= len(short.Payload)+object.IDSize {
 		return whole, nil
 	}
 	return short, nil
@@ -248,22 +249,4 @@ func createDelta(base, data []byte, sizeMax int) ([]byte, bool) {
 	defer deltaIndexes.Put(index)
 	defer index.Reset(nil)
 	return index.Between(nil, base, data, sizeMax)
-}
-
-// compressMin is the size in bytes below which compression costs 10 µs to save next to nothing:
-// most deltas are smaller.
-const compressMin = 128
-
-// compress sets the payload of v to content, the object or a delta, as zstd or, if that is not
-// smaller, uncompressed.
-func compress(v HotValue, content []byte) HotValue {
-	if len(content) < compressMin {
-		v.Encoding, v.Payload = EncodingRaw, content
-		return v
-	}
-	v.Encoding, v.Payload = EncodingZstd, appendZstd(nil, content)
-	if len(v.Payload) >= len(content) {
-		v.Encoding, v.Payload = EncodingRaw, content
-	}
-	return v
 }

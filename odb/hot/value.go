@@ -1,9 +1,8 @@
-package odb
+package hot
 
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"sync"
 
@@ -15,7 +14,20 @@ import (
 	"packhorse/pack/object"
 )
 
-// HotValue is an object as the hot tier stores it:
+// Encoding is the compression of the bytes of a stored entry. The numbers are stored.
+type Encoding uint8
+
+// The encodings.
+const (
+	// EncodingZlib is a zlib stream, as packs hold it: it can be sent as it is.
+	EncodingZlib Encoding = 0
+	// EncodingZstd is a zstd frame, the form of objects that the API wrote to the hot tier.
+	EncodingZstd Encoding = 1
+	// EncodingRaw is not compressed.
+	EncodingRaw Encoding = 2
+)
+
+// Value is an object as the hot tier stores it:
 //
 //	1        type (bits 0-2) | encoding (3-4) | delta (5)
 //	1        number in a chain of skip-deltas, 0 for whole objects and for what arrived in a pack
@@ -26,7 +38,7 @@ import (
 //
 // The value has its own checksum, which covers the ID. It does not rely on the guarantees of a
 // key-value store.
-type HotValue struct {
+type Value struct {
 	ID          object.ID
 	Type        object.Type
 	Encoding    Encoding
@@ -38,17 +50,20 @@ type HotValue struct {
 }
 
 const (
-	hotTypeMask      = 0x07
-	hotEncodingShift = 3
-	hotEncodingMask  = 0x03
-	hotDelta         = 0x20
+	typeMask      = 0x07
+	encodingShift = 3
+	encodingMask  = 0x03
+	deltaFlag     = 0x20
 )
 
-func (v *HotValue) encode() []byte {
-	dst := make([]byte, 0, 2+2*binary.MaxVarintLen64+object.IDSize+len(v.Payload)+4)
-	flags := byte(v.Type) | byte(v.Encoding)<<hotEncodingShift
+var errValue = fmt.Errorf("%w: hot value", segment.ErrFormat)
+
+// Encode returns the stored form of v.
+func (v *Value) Encode() []byte {
+	dst := make([]byte, 0, 2+2*binary.MaxVarintLen64+object.IDSize+len(v.Payload)+sumSize)
+	flags := byte(v.Type) | byte(v.Encoding)<<encodingShift
 	if !v.Base.IsZero() {
-		flags |= hotDelta
+		flags |= deltaFlag
 	}
 	dst = append(dst, flags, v.Version)
 	dst = binary.AppendUvarint(dst, uint64(v.Size))
@@ -56,57 +71,53 @@ func (v *HotValue) encode() []byte {
 		dst = binary.AppendUvarint(dst, uint64(v.ContentSize))
 		dst = append(dst, v.Base[:]...)
 	}
-	dst = append(dst, v.Payload...)
-	dst = binary.BigEndian.AppendUint32(dst, hotSum(v.ID, dst))
+	dst = appendSum(v.ID, append(dst, v.Payload...))
 	if invariants.Enabled {
-		_, err := decodeHot(v.ID, dst)
-		invariants.Check(err == nil && v.Base != v.ID, "odb: the value of object %s, a delta against %s: %v", v.ID, v.Base, err)
+		_, err := Decode(v.ID, dst)
+		invariants.Check(err == nil && v.Base != v.ID, "hot: the value of object %s, a delta against %s: %v", v.ID, v.Base, err)
 	}
 	return dst
 }
 
-func hotSum(id object.ID, value []byte) uint32 {
-	return crc32.Update(crc32.Checksum(id[:], castagnoli), castagnoli, value)
-}
-
-// decodeHot decodes the value stored for id; Payload points into data.
-func decodeHot(id object.ID, data []byte) (HotValue, error) {
-	if len(data) < 4 || hotSum(id, data[:len(data)-4]) != binary.BigEndian.Uint32(data[len(data)-4:]) {
-		return HotValue{}, fmt.Errorf("%w: hot value fails its checksum", segment.ErrFormat)
+// Decode decodes the value stored for id; Payload points into data. Errors: [segment.ErrFormat].
+func Decode(id object.ID, data []byte) (Value, error) {
+	body, ok := checked(id, data)
+	if !ok {
+		return Value{}, fmt.Errorf("%w: hot value fails its checksum", segment.ErrFormat)
 	}
-	d := decoder{data: data[:len(data)-4]}
-	flags := d.take(1)[0]
-	v := HotValue{
+	if len(body) < 2 {
+		return Value{}, errValue
+	}
+	v := Value{
 		ID:       id,
-		Type:     object.Type(flags & hotTypeMask),
-		Encoding: Encoding(flags >> hotEncodingShift & hotEncodingMask),
-		Version:  d.take(1)[0],
+		Type:     object.Type(body[0] & typeMask),
+		Encoding: Encoding(body[0] >> encodingShift & encodingMask),
+		Version:  body[1],
 	}
-	size := d.uvarint()
+	isDelta := body[0]&deltaFlag != 0
+	size, n := binary.Uvarint(body[2:])
+	if n <= 0 {
+		return Value{}, errValue
+	}
+	body = body[2+n:]
 	contentSize := size
-	if flags&hotDelta != 0 {
-		contentSize = d.uvarint()
-		v.Base = d.id()
+	if isDelta {
+		if contentSize, n = binary.Uvarint(body); n <= 0 || len(body) < n+object.IDSize {
+			return Value{}, errValue
+		}
+		v.Base = object.ID(body[n:][:object.IDSize])
+		body = body[n+object.IDSize:]
 	}
-	if d.failed || !v.Type.Valid() || v.Encoding > EncodingRaw || max(size, contentSize) > math.MaxInt64 {
-		return HotValue{}, fmt.Errorf("%w: hot value", segment.ErrFormat)
+	if !v.Type.Valid() || v.Encoding > EncodingRaw || max(size, contentSize) > math.MaxInt64 {
+		return Value{}, errValue
 	}
-	v.Size, v.ContentSize, v.Payload = int64(size), int64(contentSize), d.data
+	v.Size, v.ContentSize, v.Payload = int64(size), int64(contentSize), body
 	return v, nil
 }
 
-func (v *HotValue) step() step {
-	return step{
-		Info:        Info{Type: v.Type, Size: v.Size},
-		ContentSize: v.ContentSize,
-		Delta:       !v.Base.IsZero(),
-		BaseOrdinal: segment.NoOrdinal,
-		Base:        v.Base,
-	}
-}
-
-// content returns the object or the delta that the payload holds. It may be the payload itself.
-func (v *HotValue) content() ([]byte, error) {
+// Content returns the object or the delta that the payload holds. It may be the payload itself.
+// Errors: [segment.ErrFormat].
+func (v *Value) Content() ([]byte, error) {
 	switch v.Encoding {
 	case EncodingZlib:
 		content, consumed, err := pack.Inflate(nil, v.Payload, v.ContentSize)
@@ -136,7 +147,7 @@ func (v *HotValue) content() ([]byte, error) {
 var (
 	zstdEncoders = sync.Pool{New: func() any {
 		encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest),
-			zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256*kibibyte),
+			zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(256<<10),
 			zstd.WithSingleSegment(true))
 		if err != nil {
 			panic(err) // the options are constants
@@ -167,4 +178,22 @@ func unzstd(dst, frame []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", segment.ErrFormat, err)
 	}
 	return content, nil
+}
+
+// compressMin is the size in bytes below which compression costs 10 µs to save next to nothing:
+// most deltas are smaller.
+const compressMin = 128
+
+// Compress returns v with content, the object or a delta, as its payload: zstd or, if that is not
+// smaller, uncompressed.
+func Compress(v Value, content []byte) Value {
+	if len(content) < compressMin {
+		v.Encoding, v.Payload = EncodingRaw, content
+		return v
+	}
+	v.Encoding, v.Payload = EncodingZstd, appendZstd(nil, content)
+	if len(v.Payload) >= len(content) {
+		v.Encoding, v.Payload = EncodingRaw, content
+	}
+	return v
 }

@@ -1,15 +1,16 @@
-package odb
+package hot_test
 
 import (
 	"bytes"
 	"testing"
 
+	"packhorse/odb/hot"
 	"packhorse/pack/object"
 )
 
-// FuzzHotFilter checks that a path filter of the hot tier reads as it was written, and that no
+// FuzzFilter checks that a path filter of the hot tier reads as it was written, and that no
 // other value reads as one.
-func FuzzHotFilter(f *testing.F) {
+func FuzzFilter(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5})
 	f.Add(bytes.Repeat([]byte{0x5a}, 70_001))
 	id, other := object.ID{1}, object.ID{2}
@@ -17,14 +18,14 @@ func FuzzHotFilter(f *testing.F) {
 		if len(data) == 0 {
 			return
 		}
-		got, err := decodeHotFilter(id, encodeHotFilter(id, data))
+		got, err := hot.DecodeFilter(id, hot.EncodeFilter(id, data))
 		if err != nil || !bytes.Equal(got, data) {
 			t.Errorf("%x reads as %x, %v", data, got, err)
 		}
-		if got, err := decodeHotFilter(id, data); err == nil && !bytes.Equal(encodeHotFilter(id, got), data) {
+		if got, err := hot.DecodeFilter(id, data); err == nil && !bytes.Equal(hot.EncodeFilter(id, got), data) {
 			t.Errorf("value %x reads as %x", data, got)
 		}
-		if got, err := decodeHotFilter(other, encodeHotFilter(id, data)); err == nil {
+		if got, err := hot.DecodeFilter(other, hot.EncodeFilter(id, data)); err == nil {
 			t.Errorf("the filter of another commit reads as %x", got)
 		}
 	})

@@ -54,6 +54,9 @@ func (s *Server) readiness() (status int, text string) {
 	}
 	if err := s.ready(); err != nil {
 		s.logger.Warn("not ready", "error", err)
+		if p := problem.From(err); p.Away {
+			return http.StatusServiceUnavailable, "not ready: " + p.Message + "\n"
+		}
 		return http.StatusServiceUnavailable, "not ready\n"
 	}
 	var but []string

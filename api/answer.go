@@ -43,7 +43,16 @@ func (x *transfer) Stream(status int, contentType string, write func(ctx context
 // Failed implements [exchange.Response].
 func (x *transfer) Failed(err error) {
 	p := problem.From(err)
+	x.countAway(&p)
 	x.server.note(x, &p, err)
+}
+
+// countAway makes a request that met a store which is away count as the 503 that it is, whatever
+// the status with which its answer began.
+func (x *transfer) countAway(p *problem.Problem) {
+	if p.Away && x.refusedAs == 0 {
+		x.refusedAs = p.Status
+	}
 }
 
 // Refused implements [exchange.Response].
@@ -117,6 +126,7 @@ func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 		x.answer.err = err
 		x.conn.cut.Store(true)
 		if p := problem.From(err); p.Corrupt || !x.answer.lost && x.ctx.Err() == nil {
+			x.countAway(&p)
 			x.server.note(x, &p, err)
 		}
 	}

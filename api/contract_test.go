@@ -235,6 +235,13 @@ func contracted(t *testing.T) (w *writable, first string) {
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{SecretKey: secretKey})
 	t.Cleanup(shut)
 	w = newWritableOn(t, host)
+	return w, w.contracted()
+}
+
+// contracted creates the repositories of contracts, and returns the one commit.
+func (w *writable) contracted() (first string) {
+	t := w.t
+	t.Helper()
 	for _, name := range []string{"own/er", "own/taken"} {
 		w.do(call{"POST /api/repos", name, ``}, nil).done(t)
 		w.tokens.Store(fmt.Sprint(name, []string(nil)),
@@ -242,7 +249,7 @@ func contracted(t *testing.T) (w *writable, first string) {
 	}
 	made := w.do(call{"POST " + v1 + "/commit-pack", "own/er", commitLines("", "f", "1\n")}, nil)
 	made.done(t)
-	return w, field(t, made.body, "commit.commit_sha")
+	return field(t, made.body, "commit.commit_sha")
 }
 
 // TestClientContract makes every call of the family where the path names the repository, with the

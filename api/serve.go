@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -276,14 +277,18 @@ func (s *Server) note(x *transfer, p *problem.Problem, err error) {
 	if p.Corrupt {
 		s.metrics.corrupt.Inc()
 	}
-	if !p.Corrupt && p.Status != http.StatusInternalServerError || errors.Is(err, errPanic) {
+	level, message := slog.LevelError, "request failed"
+	switch {
+	case p.Away:
+		level, message = slog.LevelWarn, "store unavailable"
+	case !p.Corrupt && p.Status != http.StatusInternalServerError, errors.Is(err, errPanic):
 		return
 	}
 	attrs := []any{"request_id", x.id}
 	if g := x.grant; g != nil {
 		attrs = append(attrs, "org", g.Org, "repo", g.Repo)
 	}
-	s.logger.Error("request failed", append(attrs, "error", err)...)
+	s.logger.Log(context.Background(), level, message, append(attrs, "error", err)...)
 }
 
 // isLeaving reports whether the server is about to stop, or stopping: clients should not come back.

@@ -48,7 +48,8 @@ type Maintained struct {
 // the data that no repository uses any more. It may run while the host serves; only one maintenance
 // runs at a time.
 //
-// An error ends the walk; a failure of one repository is in its [Maintained].
+// An error ends the walk, as does a store that is away; another failure of one repository is in its
+// [Maintained].
 func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[Maintained, error] {
 	settings := h.maintenance
 	options.Room = h.space.Room
@@ -76,8 +77,8 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 			if errors.Is(err, ErrNotFound) || errors.Is(err, refs.ErrRepositoryNotFound) || errors.Is(err, odb.ErrNoPool) {
 				continue // deleted since the scan began
 			}
-			if ctx.Err() != nil {
-				yield(Maintained{}, ctx.Err())
+			if err := cmp.Or(ctx.Err(), away(err)); err != nil {
+				yield(Maintained{}, err)
 				return
 			}
 			done.Err = err
@@ -89,6 +90,14 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 			yield(Maintained{}, err)
 		}
 	}
+}
+
+// away returns err if it says that the store cannot be reached: what follows would meet the same.
+func away(err error) error {
+	if errors.Is(err, kv.ErrUnavailable) {
+		return err
+	}
+	return nil
 }
 
 func (h *Host) maintainOne(

@@ -14,6 +14,12 @@ import (
 // storeIDKey holds the id of the store.
 var storeIDKey = []byte{tableStoreID}
 
+// Reach reads a row of the key-value store. Errors: [kv.ErrUnavailable].
+func (h *Host) Reach(ctx context.Context) error {
+	_, err := h.keys.Get(ctx, storeIDKey)
+	return err
+}
+
 // openStoreID returns the id of a store, and gives it one if it has none. A restored store has that
 // of the one that was backed up.
 func openStoreID(ctx context.Context, keys kv.Store) (string, error) {

@@ -23,6 +23,9 @@ type syncHost struct{ *Host }
 // Org implements [upstream.Host].
 func (h syncHost) Org(ctx context.Context, id refs.RepoID) (string, error) {
 	rec, _, err := readRecord(ctx, h.keys, id)
+	if isNotFound(err) {
+		return "", refs.ErrRepositoryNotFound
+	}
 	return rec.Org, err
 }
 

@@ -43,7 +43,8 @@ func credentialCalls() []call {
 		example = `{"id": "` + id + `", "created_at": "2026-11-22T09:27:22.076585832Z"}`
 	)
 	notThere := fails(http.StatusNotFound, "The credential does not exist, or the token is for another repository.")
-	noKey := retried(http.StatusServiceUnavailable, "The server has no `--secret-key` or another one, is busy, starting or stopping.")
+	noKey := retried(http.StatusServiceUnavailable,
+		"The server has no `--secret-key` or another one, is busy, starting or stopping, or cannot reach its storage.")
 	inPath := func(o *openapi.Operation) {
 		o.Parameters = append([]openapi.Parameter{{
 			Name: "id", In: openapi.InPath, Required: true, Description: "The credential.", Example: id,

@@ -52,7 +52,9 @@ func Info(version string) openapi.Info {
 			retried(http.StatusTooManyRequests, "Too many bad tokens came from the address."),
 			fails(http.StatusRequestHeaderFieldsTooLarge, "The header is longer than 32 KiB."),
 			fails(http.StatusInternalServerError, "The server failed."),
-			retried(http.StatusServiceUnavailable, "The server is busy, starting or stopping."),
+			retried(http.StatusServiceUnavailable, "The server is busy, starting or stopping, or cannot reach its storage. A write "+
+				"whose message says that the outcome is not known was made or never will be: a repetition with the same "+
+				"Idempotency-Key tells which."),
 			fails(http.StatusGatewayTimeout, "The answer did not begin in time."),
 			fails(http.StatusInsufficientStorage, "The disk is full; reads go on."),
 		},

@@ -178,13 +178,14 @@ func (m *muxer) fail(err error) error {
 		return err // the client has gone
 	}
 	p := problem.From(err)
+	reason := reasonOf(err)
 	switch {
 	case m.packing && m.bandMax == 0:
 		return err
 	case m.banded || m.packing:
-		_ = m.doLocked(true, func() error { return m.fatal.Printf("%s\n", p.Message) })
+		_ = m.doLocked(true, func() error { return m.fatal.Printf("%s\n", reason) })
 	default:
-		_ = m.doLocked(true, func() error { return m.out.Printf("ERR %s\n", p.Message) })
+		_ = m.doLocked(true, func() error { return m.out.Printf("ERR %s\n", reason) })
 	}
 	if p.Status < http.StatusInternalServerError {
 		return m.err

@@ -11,6 +11,7 @@ import (
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/engine"
+	"packhorse/odb/kv"
 	"packhorse/odb/space"
 	"packhorse/pack"
 )
@@ -83,8 +84,17 @@ func unpackReason(err error) string {
 	case errors.As(err, &commands):
 		return commands.Error() + " (--commands-max)"
 	default:
-		return problem.From(err).Message
+		return reasonOf(err)
 	}
+}
+
+// reasonOf is the message for an error of a push. A client of git has no key to repeat a push
+// under, and learns from the refs what has become of it.
+func reasonOf(err error) string {
+	if errors.Is(err, kv.ErrUnknown) {
+		return "the storage went away during the push, and it is not known whether the refs have moved: git fetch shows them"
+	}
+	return problem.From(err).Message
 }
 
 // packLimit says which limit a pack exceeds.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"packhorse/api/problem"
 	"packhorse/engine"
 	"packhorse/pack"
 	"packhorse/pack/pktline"
@@ -110,7 +109,7 @@ func (a *pushAsk) refusal(command engine.Command, err error) (reason, why string
 	case errors.As(err, &wrong):
 		return "funny refname", fmt.Sprintf("refusing to create funny ref '%s' remotely: it %s", name, wrong.Reason)
 	default:
-		return problem.From(err).Message, ""
+		return reasonOf(err), ""
 	}
 }
 

@@ -69,7 +69,7 @@ func (r *row) match(err error) error {
 }
 
 func (r *row) problem(err, kind error) Problem {
-	p := Problem{Status: r.status, Message: r.message, RetryAfter: r.retry, Corrupt: r.corrupt}
+	p := Problem{Status: r.status, Message: r.message, RetryAfter: r.retry, Corrupt: r.corrupt, Away: r.away}
 	if p.Message == "" {
 		p.Message = words(err, kind)
 	}

@@ -20,6 +20,7 @@ type Problem struct {
 	Fields     map[string]any // more fields of the JSON object
 	RetryAfter time.Duration  // when trying again may help, else 0
 	Corrupt    bool           // stored bytes failed a check: count and log it
+	Away       bool           // the key-value store could not be reached: log it
 }
 
 // JSON is {"error": message} with the fields, which cannot replace the message.

@@ -91,6 +91,19 @@ func TestFrom(t *testing.T) {
 			fmt.Errorf("write: %w", &os.PathError{Op: "write", Path: "/secret", Err: syscall.ENOSPC}),
 			problem.Problem{Status: 507, Message: "the server is short of disk space"},
 		},
+		"store away": {
+			errors.Join(engine.ErrNotFound, fmt.Errorf("read head: %w", kv.ErrUnavailable)),
+			problem.Problem{
+				Status: 503, Message: "the storage is not available, try again", RetryAfter: 2 * time.Second, Away: true,
+			},
+		},
+		"outcome not known": {
+			errors.Join(kv.ErrUnavailable, fmt.Errorf("update refs: %w", kv.ErrUnknown)),
+			problem.Problem{
+				Status: 503, Message: "the storage went away during the write, and it is not known whether the write was made: " +
+					"the same request with the same Idempotency-Key tells it", RetryAfter: 2 * time.Second, Away: true,
+			},
+		},
 		"store's own bug": {
 			kv.ErrNotFound,
 			problem.Problem{Status: 500, Message: "internal error"},

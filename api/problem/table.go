@@ -53,20 +53,24 @@ type row struct {
 	message string        // "" uses the text of the error
 	retry   time.Duration // for RetryAfter
 	corrupt bool
+	away    bool
 	fields  func(err error) map[string]any
 }
 
 const (
 	soon  = time.Second
+	again = 2 * time.Second
 	later = 5 * time.Second
 
 	internal    = "internal error"
 	unavailable = "the storage is not available, try again"
+	unknown     = "the storage went away during the write, and it is not known whether the write was made: " +
+		"the same request with the same Idempotency-Key tells it"
 )
 
 // table is searched from the top: damage first, so that no other kind in the same chain can hide
-// it, then from the upper floors to the lower ones. Errors that a client cannot cause have a fixed
-// text.
+// it, then a store that is away, which is never the client's mistake, then from the upper floors to
+// the lower ones. Errors that a client cannot cause have a fixed text.
 var table = []row{
 	{
 		kind:    engine.ErrUnreadable,
@@ -78,6 +82,8 @@ var table = []row{
 	{kind: refs.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: odb.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
 	{kind: kv.ErrCorrupt, status: http.StatusInternalServerError, message: internal, corrupt: true},
+	{kind: kv.ErrUnknown, status: http.StatusServiceUnavailable, message: unknown, retry: again, away: true},
+	{kind: kv.ErrUnavailable, status: http.StatusServiceUnavailable, message: unavailable, retry: again, away: true},
 	{kind: space.ErrShort, status: http.StatusInsufficientStorage},
 	{kind: space.ErrNoRoom, status: http.StatusInsufficientStorage},
 	{kind: space.ErrRecovering, status: http.StatusServiceUnavailable, retry: later},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"packhorse/api/rest"
 	"packhorse/engine"
 	"packhorse/engine/quota"
+	"packhorse/engine/reach"
 )
 
 // serverFlags are the common flags of dev and serve.
@@ -60,6 +62,7 @@ type server struct {
 	api          *api.Server
 	listener     net.Listener
 	private      []privateListener
+	reach        *reach.Watch // of the key-value store
 }
 
 // privateListener serves an endpoint that is not for clients.
@@ -208,13 +211,15 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.reach = reach.Begin(s.store.host.Reach)
 	return api.NewServer(api.Config{
 		Tokens: s.tokens,
 		Routes: routes, Documents: documents,
-		Refuse: rest.Refuse,
-		Git:    api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
-		TLS:    config,
-		Ready:  s.store.space.Err, Writable: s.store.space.Check, Damage: s.store.damageCount, Figures: slices.Concat(
+		Refuse:   rest.Refuse,
+		Git:      api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
+		TLS:      config,
+		Ready:    func() error { return cmp.Or(s.store.space.Err(), s.reach.Err()) },
+		Writable: s.store.space.Check, Damage: s.store.damageCount, Figures: slices.Concat(
 			s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host),
 			upstreamFigures(s.store.host), s.certificates.figures(),
 		),
@@ -328,6 +333,9 @@ func (s *server) close(ctx context.Context) error {
 	}
 	if s.listener != nil {
 		errs = append(errs, closeListener(s.listener))
+	}
+	if s.reach != nil {
+		s.reach.Close()
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.close(ctx))

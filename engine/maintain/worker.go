@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"packhorse/odb"
+	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
 	"packhorse/odb/rescue"
@@ -45,7 +46,7 @@ type Worker struct {
 	mu    sync.Mutex // guards the fields below
 	grown map[odb.PoolID]odb.Growth
 	due   rota      // pools that passed a threshold
-	later []duePool // pools for whose turn the disk had no room
+	later []duePool // pools at whose turn the disk had no room, or the store was away
 
 	compactions, objects, failures, rounds, postponed atomic.Uint64
 }
@@ -57,7 +58,7 @@ type Stats struct {
 	Compactions, ObjectCount uint64
 	// Rounds is the number of rounds over the whole store, Failures the number of failed steps.
 	Rounds, Failures uint64
-	// Postponed is the number of steps postponed for lack of disk space.
+	// Postponed is the number of steps postponed for lack of disk space, or of the key-value store.
 	Postponed uint64
 	// DueCount counts the waiting pools, without those that a round has taken over.
 	DueCount int
@@ -175,9 +176,13 @@ func (w *Worker) Keep(ctx context.Context, host Host) {
 			})
 			w.takeUp()
 		case <-round.C:
-			begun := time.Now()
-			w.alone(ctx, func(ctx context.Context) { w.round(ctx, host) })
-			round.Reset(max(w.settings.RoundInterval-time.Since(begun), 0))
+			begun, interval := time.Now(), w.settings.RoundInterval
+			w.alone(ctx, func(ctx context.Context) {
+				if isAway(w.round(ctx, host)) {
+					interval = min(interval, w.settings.SweepInterval)
+				}
+			})
+			round.Reset(max(interval-time.Since(begun), 0))
 		}
 	}
 }
@@ -226,7 +231,7 @@ func (w *Worker) compactNext(ctx context.Context) {
 		w.mu.Unlock()
 	}
 	w.note(ctx, "compact", err)
-	if IsPostponed(err) {
+	if IsPostponed(err) || isAway(err) {
 		w.mu.Lock()
 		w.later = append(w.later, next)
 		w.mu.Unlock()
@@ -242,7 +247,7 @@ func (w *Worker) compactNext(ctx context.Context) {
 
 // round resets the counts: a round maintains everything written before it, and pools without writes
 // take no memory.
-func (w *Worker) round(ctx context.Context, host Host) {
+func (w *Worker) round(ctx context.Context, host Host) error {
 	w.mu.Lock()
 	grown, due := w.grown, w.due
 	w.grown, w.due = make(map[odb.PoolID]odb.Growth), rota{}
@@ -253,6 +258,7 @@ func (w *Worker) round(ctx context.Context, host Host) {
 		w.giveBack(grown, due)
 	}
 	w.rounds.Add(1)
+	return err
 }
 
 // giveBack restores the counts and the queue that a failed round had taken over; those pools go
@@ -284,7 +290,7 @@ func (w *Worker) take() (duePool, bool) {
 	return next, ok
 }
 
-// takeUp requeues pools that were postponed for lack of disk space, after a sweep.
+// takeUp requeues pools that were postponed, after a sweep.
 func (w *Worker) takeUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -300,17 +306,26 @@ func IsPostponed(err error) bool {
 	return errors.Is(err, space.ErrNoRoom) || errors.Is(err, space.ErrShort) || errors.Is(err, space.ErrRecovering)
 }
 
+// isAway reports whether nothing is wrong but that the key-value store could not be reached.
+func isAway(err error) bool {
+	return errors.Is(err, kv.ErrUnavailable) || errors.Is(err, kv.ErrUnknown)
+}
+
 // note counts and logs a failure. Failed work is retried when it is due the next time, postponed
 // work after the next sweep.
 func (w *Worker) note(ctx context.Context, what string, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	if IsPostponed(err) {
+	switch {
+	case IsPostponed(err):
 		w.postponed.Add(1)
 		w.log.WarnContext(ctx, "maintenance waits for disk space", "step", what, "error", err)
-		return
+	case isAway(err):
+		w.postponed.Add(1)
+		w.log.WarnContext(ctx, "maintenance waits for the store", "step", what, "error", err)
+	default:
+		w.failures.Add(1)
+		w.log.ErrorContext(ctx, "maintenance failed", "step", what, "error", err)
 	}
-	w.failures.Add(1)
-	w.log.ErrorContext(ctx, "maintenance failed", "step", what, "error", err)
 }

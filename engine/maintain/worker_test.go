@@ -3,6 +3,7 @@ package maintain_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"packhorse/engine/maintain"
 	"packhorse/odb"
+	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
 	"packhorse/odb/space"
@@ -142,6 +144,48 @@ func TestWorkerOrder(t *testing.T) {
 			t.Errorf("with room: %+v", stats)
 		}
 	})
+}
+
+// TestWorkerStoreAway has the store away during the turn of a pool and during a round: both come
+// again after a sweep, and neither counts as a failure.
+func TestWorkerStoreAway(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{"unavailable": kv.ErrUnavailable, "unknown": kv.ErrUnknown} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, away := newWorker(time.Hour), true
+				err = fmt.Errorf("apply: %w", err)
+				answer := func() error {
+					if away {
+						return err
+					}
+					return nil
+				}
+				h := &host{compact: func(odb.PoolID) error { return answer() }, round: answer}
+				write(w, 'a', 10)
+				w.Start(h)
+				defer w.Stop()
+				h.wants(t, "a")
+				away = false
+				time.Sleep(time.Minute)
+				h.wants(t, "aa")
+				away = true
+				time.Sleep(time.Hour - 90*time.Second)
+				write(w, 'b', 9)
+				time.Sleep(30 * time.Second)
+				h.wants(t, "aa|")
+				away = false
+				time.Sleep(time.Minute + time.Second)
+				h.wants(t, "aa||")
+				time.Sleep(30 * time.Minute)
+				h.wants(t, "aa||")
+				if s := w.Stats(); s.Failures != 0 || s.Postponed != 2 {
+					t.Errorf("%d failures, %d postponed", s.Failures, s.Postponed)
+				}
+			})
+		})
+	}
 }
 
 // TestWorkerOwners has many pools of one owner pass the threshold before some of others: the owners

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -45,7 +46,8 @@ func (s *Settings) Pause(attempts int) time.Duration {
 // Host provides a [Worker] with syncs; package engine implements it. Its methods are called
 // concurrently, for different repositories.
 type Host interface {
-	// Org returns the organization of a repository; an error drops the repository.
+	// Org returns the organization of a repository. One with [refs.ErrRepositoryNotFound] is dropped;
+	// after another error the repository is due again later.
 	Org(ctx context.Context, repo refs.RepoID) (string, error)
 	// Sync syncs a repository and returns when that is due again, the zero time for when it is woken.
 	Sync(ctx context.Context, repo refs.RepoID) (again time.Time)
@@ -319,10 +321,18 @@ func (w *Worker) begin() time.Duration {
 		org, err := w.host.Org(w.ctx, j.repo)
 		w.mu.Lock()
 		j.org = org
-		if err != nil { // deleted; or the stores fail, and the next start looks for it again
+		switch {
+		case errors.Is(err, refs.ErrRepositoryNotFound):
 			j.queued = false
 			w.settle(j)
-		} else {
+		case err != nil:
+			w.settings.Logger.WarnContext(w.ctx, "failed to schedule upstream syncs", "step", "find the organization",
+				"error", err)
+			j.queued, j.due = false, time.Now().Add(w.settings.Pause(0))
+			if j.again = j.holds > 0; !j.again {
+				w.schedule(j)
+			}
+		default:
 			if len(w.ready[org]) == 0 {
 				w.orgs = append(w.orgs, org)
 			}

@@ -2,12 +2,14 @@ package upstream_test
 
 import (
 	"context"
-	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"packhorse/engine/upstream"
+	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -18,6 +20,7 @@ type host struct {
 	t       *testing.T
 	orgs    map[refs.RepoID]string
 	left    map[refs.RepoID]time.Time // for Pending
+	away    atomic.Int32              // how many times the store cannot be reached
 	begun   chan *run
 	mu      sync.Mutex
 	running map[refs.RepoID]int
@@ -43,9 +46,12 @@ func (h *host) repo(org string) refs.RepoID {
 
 // Org implements upstream.Host.
 func (h *host) Org(_ context.Context, repo refs.RepoID) (string, error) {
+	if h.away.Add(-1) >= 0 {
+		return "", kv.ErrUnavailable
+	}
 	org, ok := h.orgs[repo]
 	if !ok {
-		return "", errors.New("deleted")
+		return "", refs.ErrRepositoryNotFound
 	}
 	return org, nil
 }
@@ -245,6 +251,39 @@ func TestWorkerTakesUp(t *testing.T) {
 	}
 	r.end <- time.Time{}
 	h.idle(w, due, deleted)
+}
+
+// A repository whose organization cannot be read while the store is away is synced afterwards, also
+// one that is held meanwhile.
+func TestWorkerStoreAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t)
+		free, held := h.repo("a"), h.repo("b")
+		h.away.Store(5)
+		w := start(t, h)
+		release, err := w.Hold(t.Context(), held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Wake(free)
+		w.Wake(held)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if r := h.next(); r.repo != free {
+			t.Error("a held repository was synced")
+		} else {
+			r.end <- time.Time{}
+		}
+		h.away.Store(1)
+		release()
+		time.Sleep(time.Hour)
+		h.next().end <- time.Time{}
+		synctest.Wait()
+		if stats := w.Stats(); stats.Waiting != 0 || stats.Syncs != 2 {
+			t.Errorf("stats are %+v", stats)
+		}
+	})
 }
 
 // Stop ends what runs and waits for it; nothing begins afterwards.

@@ -45,7 +45,8 @@ type lane struct {
 	runnable []*queue // whose first event is due, in the order of their turns
 	busy     int      // attempts under way
 	parked   int
-	resumeAt time.Time // no page is opened before: the stores failed
+	revived  [][]byte  // what is left of the inbox's
+	resumeAt time.Time // nothing more is read before: the stores failed
 }
 
 // inbox holds notifications for a lane.
@@ -183,8 +184,21 @@ func (l *lane) takeInbox() {
 	for id := range taken.repositories {
 		l.await(id)
 	}
-	for _, key := range taken.revived {
+	l.revived = append(l.revived, taken.revived...)
+}
+
+// resume takes up the dead letters that became parked events. Those that the stores fail to read
+// stay for the next time.
+func (l *lane) resume(now time.Time) {
+	for len(l.revived) > 0 {
+		key := l.revived[0]
 		value, err := l.d.KV.Get(l.ctx, key)
+		if err != nil && !errors.Is(err, kv.ErrNotFound) && !errors.Is(err, kv.ErrCorrupt) {
+			l.resumeAt = now.Add(storePause)
+			l.d.logFailure(l.ctx, "resume dead letters", err)
+			return
+		}
+		l.revived = l.revived[1:]
 		if errors.Is(err, kv.ErrNotFound) { // it was among what load took, and has been sent
 			continue
 		}
@@ -211,6 +225,9 @@ func (l *lane) step() time.Time {
 			due = at
 		}
 	}
+	if !l.resumeAt.After(now) {
+		l.resume(now)
+	}
 	if l.parked > 0 {
 		for _, q := range l.queues {
 			if at := q.items[0].Next; at.After(now) {
@@ -220,13 +237,11 @@ func (l *lane) step() time.Time {
 			}
 		}
 	}
+	if !l.resumeAt.After(now) {
+		l.openPages(now)
+	}
 	if l.resumeAt.After(now) {
 		sooner(l.resumeAt)
-	} else {
-		l.openPages(now)
-		if l.resumeAt.After(now) {
-			sooner(l.resumeAt)
-		}
 	}
 	l.dispatch(hook)
 	return due

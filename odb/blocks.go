@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 
+	"packhorse/odb/file"
 	"packhorse/odb/segment"
 	"packhorse/pack"
 )
@@ -66,8 +67,12 @@ func (s *blockSource) Close() error {
 	return nil
 }
 
-func (s *blockSource) open(off, _ int64) (io.ReadCloser, error) {
+func (s *blockSource) open(off, n int64) (io.ReadCloser, error) {
 	r := &blockReader{source: s, next: int(off / pack.BlockSize)}
+	if n > 0 {
+		offset, packedSize, _ := s.table.Locate(int((off + n - 1) / pack.BlockSize))
+		r.ahead = file.NewAhead(s.segment.Handle, s.start+offset+packedSize)
+	}
 	if skip := off % pack.BlockSize; skip > 0 {
 		if err := r.fill(); err != nil {
 			return nil, err
@@ -83,6 +88,7 @@ type blockReader struct {
 	next   int    // the block that comes after rest
 	rest   []byte // of the current block, in content
 	packed []byte
+	ahead  file.Ahead
 	buffer []byte
 }
 
@@ -126,10 +132,13 @@ func (r *blockReader) fill() error {
 		r.packed = make([]byte, packedSize)
 	}
 	packed := r.packed[:packedSize]
-	err := segment.ReadFull(s.ctx, s.segment.Handle, packed, s.start+offset)
-	if err == nil && crc32.Checksum(packed, castagnoli) != s.sums[r.next] {
-		err = fmt.Errorf("%w: block %d fails its checksum", segment.ErrFormat, r.next)
-	}
+	r.ahead.At(s.start + offset)
+	err := segment.ReadChecked(s.ctx, s.segment.Handle, packed, s.start+offset, func(packed []byte) error {
+		if crc32.Checksum(packed, castagnoli) != s.sums[r.next] {
+			return fmt.Errorf("%w: block %d fails its checksum", segment.ErrFormat, r.next)
+		}
+		return nil
+	})
 	if err == nil {
 		r.buffer, err = pack.DecodeBlock(r.buffer[:0], packed, size, s.table.Rows[r.next].Adler)
 	}

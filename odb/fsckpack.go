@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha1" // the trailer of a packfile is a SHA-1
+	"errors"
 	"fmt"
 	"hash"
 
+	"packhorse/odb/file"
 	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
@@ -28,19 +30,24 @@ func newPackChecker(f *fsck, g segment.Segment) *packChecker {
 func (c *packChecker) check(ctx context.Context) error {
 	g := c.segment
 	head := make([]byte, pack.HeaderSize)
-	if err := segment.ReadFull(ctx, g.Handle, head, 0); err != nil {
+	err := segment.ReadChecked(ctx, g.Handle, head, 0, func(head []byte) error {
+		header, err := pack.ParseHeader(head)
+		if err != nil {
+			return fmt.Errorf("%w: %w", segment.ErrFormat, err)
+		}
+		if int(header.Count) != g.Count {
+			return fmt.Errorf("%w: the pack counts %d objects, the index %d", ErrDisagree, header.Count, g.Count)
+		}
+		return nil
+	})
+	if errors.Is(err, ErrDisagree) {
+		c.fsck.problem(g.Layer, object.ZeroID, err)
+	} else if err != nil {
 		return err
-	}
-	header, err := pack.ParseHeader(head)
-	if err != nil {
-		return fmt.Errorf("%w: %w", segment.ErrFormat, err)
-	}
-	if int(header.Count) != g.Count {
-		c.fsck.problem(g.Layer, object.ZeroID,
-			fmt.Errorf("%w: the pack counts %d objects, the index %d", ErrDisagree, header.Count, g.Count))
 	}
 	c.sum.Write(head)
 	c.offset = pack.HeaderSize
+	ahead := file.NewAhead(g.Handle, g.DataSize)
 	seen := make([]bool, g.Count)
 	for ordinal, err := range g.InPackOrder(ctx, 0, uint32(g.Count)) {
 		if err != nil {
@@ -50,18 +57,24 @@ func (c *packChecker) check(ctx context.Context) error {
 			return fmt.Errorf("%w: the pack order names %d twice", ErrDisagree, ordinal)
 		}
 		seen[ordinal] = true
+		ahead.At(c.offset)
 		if err := c.entry(ctx, ordinal); err != nil {
 			return err
 		}
 	}
 	trailer := make([]byte, pack.TrailerSize)
-	if err := segment.ReadFull(ctx, g.Handle, trailer, g.DataSize-pack.TrailerSize); err != nil {
-		return err
+	failed := fmt.Errorf("%w: the pack fails its checksum", segment.ErrFormat)
+	err = segment.ReadChecked(ctx, g.Handle, trailer, g.DataSize-pack.TrailerSize, func(trailer []byte) error {
+		if c.offset != g.DataSize-pack.TrailerSize || !c.damaged && !bytes.Equal(c.sum.Sum(nil), trailer) {
+			return failed
+		}
+		return nil
+	})
+	if errors.Is(err, failed) {
+		c.fsck.problem(g.Layer, object.ZeroID, err)
+		return nil
 	}
-	if c.offset != g.DataSize-pack.TrailerSize || !c.damaged && !bytes.Equal(c.sum.Sum(nil), trailer) {
-		c.fsck.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: the pack fails its checksum", segment.ErrFormat))
-	}
-	return nil
+	return err
 }
 
 // entry reads one entry.
@@ -93,9 +106,12 @@ func (c *packChecker) entry(ctx context.Context, ordinal uint32) error {
 	if err != nil {
 		return err
 	}
-	if sum != r.CRC32 {
-		c.damaged = true
-		return c.fsck.noted(g.Layer, id, g.Region().Failed(ctx, id, r))
+	if err := g.Region().CheckSum(ctx, r, id, sum); err != nil {
+		c.damaged = true // the sum has been fed with other bytes
+		if errors.Is(err, segment.ErrCopyDamaged) {
+			return nil
+		}
+		return c.fsck.noted(g.Layer, id, err)
 	}
 	return c.fsck.noted(g.Layer, id, c.base(ctx, head, r))
 }

@@ -309,10 +309,11 @@ func (s *Store) readVisibilityFile(ctx context.Context, auxiliary segment.LayerI
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	data := make([]byte, f.Size())
-	if err := segment.ReadFull(ctx, f, data, 0); err != nil {
-		return nil, s.damage.Wrap(segment.KindBorrowed.FileName(auxiliary), auxiliary, object.ZeroID, err)
-	}
-	if set, err = decodeVisibility(auxiliary, data); err != nil {
+	err = segment.ReadChecked(ctx, f, data, 0, func(data []byte) (err error) {
+		set, err = decodeVisibility(auxiliary, data)
+		return err
+	})
+	if err != nil {
 		return nil, s.damage.Wrap(segment.KindBorrowed.FileName(auxiliary), auxiliary, object.ZeroID, err)
 	}
 	return set, nil

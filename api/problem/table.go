@@ -198,6 +198,7 @@ var table = []row{
 	{kind: odb.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: segment.ErrLargeChain, status: http.StatusRequestEntityTooLarge},
 	{kind: revwalk.ErrNotCommit, status: http.StatusInternalServerError, message: internal},
+	{kind: segment.ErrCopyDamaged, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: segment.ErrFormat, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrMoved, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrNeeded, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},

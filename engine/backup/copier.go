@@ -76,11 +76,30 @@ func (e *sourceError) Unwrap() error { return e.err }
 // file copies a file of pools into the folder, and returns its manifest entry; is.sum is set when
 // the newest backup has it.
 func (c *copier) file(ctx context.Context, is entry) (entry, error) {
+	known := is
 	copied, err := c.fileCopied(ctx, &is)
+	if err != nil && ctx.Err() == nil && c.copyAgain(ctx, is.name, err) {
+		is = known
+		copied, err = c.fileCopied(ctx, &is)
+	}
 	if damaged, ok := errors.AsType[*sourceError](err); ok && ctx.Err() == nil {
 		return c.salvage(ctx, is.name, damaged)
 	}
 	return is, c.done(is, copied, err)
+}
+
+// copyAgain reports whether the source of a failed copy is itself a copy, and makes the next read
+// fetch it again.
+func (c *copier) copyAgain(ctx context.Context, name string, cause error) bool {
+	if _, ok := errors.AsType[*sourceError](cause); !ok {
+		return false
+	}
+	content, err := c.source.Files.Open(ctx, name)
+	if err != nil {
+		return false
+	}
+	again := file.Forget(content, 0, content.Size())
+	return content.Close() == nil && again
 }
 
 func (c *copier) fileCopied(ctx context.Context, is *entry) (copied bool, err error) {
@@ -167,7 +186,7 @@ func sumFile(ctx context.Context, name string, content file.File, w io.Writer) (
 		return sum{}, &sourceError{err}
 	}
 	hash := sha256.New()
-	source := sourceReader{file.NewSectionReader(ctx, content, 0, content.Size())}
+	source := sourceReader{file.NewReader(ctx, content)}
 	if err := copyBytes(ctx, io.MultiWriter(sourceWriter{check}, hash, w), source, content.Size()); err != nil {
 		return sum{}, err
 	}

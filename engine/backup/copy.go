@@ -50,8 +50,7 @@ func checkStored(ctx context.Context, from file.Store, is entry, w io.Writer) (e
 		return &DamagedError{is.stored(), "has not the size that it had"}
 	}
 	hash := sha256.New()
-	content := file.NewSectionReader(ctx, stored, 0, is.size)
-	if err := copyBytes(ctx, io.MultiWriter(hash, w), content, is.size); err != nil {
+	if err := copyBytes(ctx, io.MultiWriter(hash, w), file.NewReader(ctx, stored), is.size); err != nil {
 		return err
 	}
 	if sum(hash.Sum(nil)) != is.sum {

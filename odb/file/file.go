@@ -3,8 +3,9 @@
 //
 // A file is written once under a name, sealed, and never changed afterwards. Start at [Store] for
 // the contract, at [OpenDir] for the implementation, and at package filetest for the tests that
-// every implementation must pass. What one request writes and reads back lies in a [SpillBuffer] or
-// a [Scratch].
+// every implementation must pass. Readers tell a [Cached] file what they need next, through an
+// [Ahead], and which bytes failed a check. What one request writes and reads back lies in a
+// [SpillBuffer] or a [Scratch].
 //
 // # Life of a file
 //
@@ -168,19 +169,6 @@ type File interface {
 	Size() int64
 	Close() error
 }
-
-// NewSectionReader returns a reader of size bytes of r from offset on, which reads under ctx.
-func NewSectionReader(ctx context.Context, r ReaderAt, offset, size int64) *io.SectionReader {
-	return io.NewSectionReader(bound{ctx, r}, offset, size)
-}
-
-// bound is a ReaderAt with the context of its reads.
-type bound struct {
-	ctx context.Context // of the call that the reader is for
-	r   ReaderAt
-}
-
-func (b bound) ReadAt(p []byte, offset int64) (int, error) { return b.r.ReadAt(b.ctx, p, offset) }
 
 // Scratch is a temporary file. Its methods may be called concurrently.
 type Scratch interface {

@@ -96,17 +96,20 @@ func (o *packOutput) copyRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := segment.ReadFull(ctx, r.region.Data, space, r.start); err != nil {
-		return r.region.Damaged(ctx, object.ZeroID, r.start, err)
-	}
-	rest, offset := space, r.start
-	for _, e := range r.entries {
-		if crc32.ChecksumIEEE(rest[:e.size]) != e.crc32 {
-			return r.region.Damaged(ctx, object.ZeroID, offset,
-				fmt.Errorf("%w: entry at %d fails its CRC-32", segment.ErrFormat, offset))
+	offset := r.start // of the entry that is checked
+	err = segment.ReadChecked(ctx, r.region.Data, space, r.start, func(rest []byte) error {
+		offset = r.start
+		for _, e := range r.entries {
+			if crc32.ChecksumIEEE(rest[:e.size]) != e.crc32 {
+				return fmt.Errorf("%w: entry at %d fails its CRC-32", segment.ErrFormat, offset)
+			}
+			rest = rest[e.size:]
+			offset += e.size
 		}
-		rest = rest[e.size:]
-		offset += e.size
+		return nil
+	})
+	if err != nil {
+		return r.region.Damaged(ctx, object.ZeroID, offset, err)
 	}
 	o.stream.commit(len(space))
 	o.wrote(int64(len(r.entries)))

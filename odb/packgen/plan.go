@@ -14,8 +14,9 @@
 //	bitmapcheck
 //	search, founddeltas             new deltas, against the client's versions of a path
 //	segmentout, entryrun, rebase,   output: runs of stored entries, deltas with another header,
-//	wholeout, unpackedout,          objects of the hot tier, packs in an order of their own
-//	orderedout, packstream
+//	wholeout, unpackedout,          objects of the hot tier, packs in an order of their own; what is
+//	orderedout, packstream,         to be copied from afar
+//	sparseahead
 //	repack, repackreach,            one segment of the objects of several layers
 //	repacksearch, pacedwriter
 //	reachability                    the objects that forks may read

@@ -26,9 +26,11 @@ func (o *packOutput) writeSegment(ctx context.Context, layer int) error {
 	g := o.plan.inv.segments[layer]
 	o.run = entryRun{region: g.Region()}
 	entries := o.pickSorted(ctx, layer)
+	var ahead file.Ahead // of a pass over all entries
 	if o.isDense(layer) {
 		entries = o.pickInOrder(ctx, layer)
-		o.run.region.Data = &nearReader{src: o.run.region.Data, size: g.DataSize}
+		ahead = file.NewAhead(g.Handle, g.DataSize)
+		o.run.region.Data = newNearReader(g.Handle, g.DataSize)
 	}
 	if !o.plan.isWhole(layer) {
 		entries = o.deflateAhead(ctx, layer, entries)
@@ -37,6 +39,7 @@ func (o *packOutput) writeSegment(ctx context.Context, layer int) error {
 		if err != nil {
 			return err
 		}
+		ahead.At(e.Offset)
 		if err := o.writeStored(ctx, layer, &e); err != nil {
 			return err
 		}
@@ -70,7 +73,9 @@ func (o *packOutput) pickSorted(ctx context.Context, layer int) iter.Seq2[segmen
 			return
 		}
 		slices.SortFunc(entries, func(a, b segmentEntry) int { return cmp.Compare(a.Offset, b.Offset) })
-		for _, e := range entries {
+		ahead := newSparseAhead(o.plan.inv.segments[layer].Handle, entries)
+		for i, e := range entries {
+			ahead.at(i)
 			if !yield(e, nil) {
 				return
 			}
@@ -255,6 +260,27 @@ type nearReader struct {
 }
 
 const nearReaderSize = 64 << 10
+
+// newNearReader returns a nearReader of src, which is [file.Cached] if src is.
+func newNearReader(src file.ReaderAt, size int64) file.ReaderAt {
+	r := &nearReader{src: src, size: size}
+	if cached, ok := src.(file.Cached); ok {
+		return &nearCached{nearReader: r, Cached: cached}
+	}
+	return r
+}
+
+// nearCached is a nearReader of a copy.
+type nearCached struct {
+	*nearReader
+	file.Cached
+}
+
+// Forget implements [file.Cached].
+func (r *nearCached) Forget(offset, size int64) {
+	r.window = r.window[:0]
+	r.Cached.Forget(offset, size)
+}
 
 // ReadAt implements [file.ReaderAt], for one goroutine.
 func (r *nearReader) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {

@@ -24,8 +24,9 @@ func (d Region) Open(ctx context.Context, r Record, id object.ID) (io.ReadCloser
 		return nil, d.Damaged(ctx, id, r.Offset,
 			fmt.Errorf("%w: entry at %d has %d bytes, not the %d of the index", ErrFormat, r.Offset, header.Size, r.Size))
 	}
-	s := &contentStream{ctx: ctx, region: d, id: id, offset: r.Offset, want: r.CRC32, left: header.Size}
+	s := &contentStream{ctx: ctx, region: d, id: id, record: r, left: header.Size}
 	s.packed = file.NewSectionReader(ctx, d.Data, r.Offset, r.PackedSize)
+	s.ahead = file.NewAhead(d.Data, r.Offset+r.PackedSize)
 	if _, err := io.CopyN(&s.sum, s.packed, headerSize); errors.Is(err, io.EOF) {
 		return nil, d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: cut off at %d", ErrFormat, r.Offset))
 	} else if err != nil {
@@ -40,10 +41,10 @@ type contentStream struct {
 	ctx      context.Context // a stream lives within the call that opened it
 	region   Region
 	id       object.ID
-	offset   int64 // of the entry
+	record   Record
 	packed   *io.SectionReader
+	ahead    file.Ahead
 	sum      crcWriter
-	want     uint32
 	left     int64
 	inflater *pack.Inflater
 	done     error
@@ -64,6 +65,9 @@ func (s *contentStream) Read(p []byte) (int, error) {
 	if s.done = s.ctx.Err(); s.done != nil {
 		return 0, s.done
 	}
+	if read, err := s.packed.Seek(0, io.SeekCurrent); err == nil {
+		s.ahead.At(s.record.Offset + read)
+	}
 	n, err := s.inflater.Read(p)
 	s.left -= int64(n)
 	if err == nil && s.left == 0 {
@@ -79,7 +83,7 @@ func (s *contentStream) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if !errors.Is(err, io.EOF) {
-		s.done = s.region.Damaged(s.ctx, s.id, s.offset, err)
+		s.done = s.region.passedOn(s.ctx, s.id, s.record, err)
 		return 0, s.done
 	}
 	s.done = io.EOF
@@ -103,7 +107,7 @@ func (s *contentStream) verify() error {
 	if _, err := io.Copy(&s.sum, s.packed); err != nil {
 		return err
 	}
-	if uint32(s.sum) != s.want || s.left != 0 {
+	if uint32(s.sum) != s.record.CRC32 || s.left != 0 {
 		return fmt.Errorf("%w: entry fails its CRC-32 or its size", ErrFormat)
 	}
 	return io.EOF

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"packhorse/pack"
-	"packhorse/pack/delta"
 	"packhorse/pack/object"
 )
 
@@ -75,10 +73,8 @@ func (d *DamageLog) Corrupt(layer LayerID, id object.ID, format string, args ...
 // Wrap turns the failed check of stored bytes into a reported [CorruptError]; file is empty when
 // they lie in none. It returns other errors, such as those of a file system, with context.
 func (d *DamageLog) Wrap(file string, layer LayerID, id object.ID, err error) error {
-	for _, check := range []error{ErrFormat, pack.ErrCorrupt, delta.ErrCorrupt, delta.ErrTooLarge, object.ErrMalformed} {
-		if errors.Is(err, check) {
-			return d.met(&CorruptError{Object: id, Layer: layer, File: file, Why: err.Error()})
-		}
+	if isDamage(err) {
+		return d.met(&CorruptError{Object: id, Layer: layer, File: file, Why: err.Error()})
 	}
 	return fmt.Errorf("read layer %s: %w", layer, err)
 }

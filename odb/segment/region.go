@@ -51,11 +51,11 @@ func (d Region) ReadPacked(ctx context.Context, dst []byte, r Record, id object.
 	start := len(dst)
 	dst = slices.Grow(dst, int(r.PackedSize))[:start+int(r.PackedSize)]
 	packed := dst[start:]
-	if err := ReadFull(ctx, d.Data, packed, r.Offset); err != nil {
+	err := ReadChecked(ctx, d.Data, packed, r.Offset, func(packed []byte) error {
+		return r.checkSum(crc32.ChecksumIEEE(packed))
+	})
+	if err != nil {
 		return dst[:start], d.Damaged(ctx, id, r.Offset, err)
-	}
-	if crc32.ChecksumIEEE(packed) != r.CRC32 {
-		return dst[:start], d.Failed(ctx, id, r)
 	}
 	return dst, nil
 }
@@ -64,14 +64,28 @@ func (d Region) ReadPacked(ctx context.Context, dst []byte, r Record, id object.
 func (d Region) Parse(
 	ctx context.Context, packed []byte, r Record, id object.ID,
 ) (header pack.EntryHeader, payload []byte, err error) {
-	header, n, err := pack.ParseEntryHeader(packed)
-	if err == nil && header.Kind.IsDelta() != (r.Base != NoOrdinal) {
-		err = fmt.Errorf("%w: entry at %d is not what the index says", ErrFormat, r.Offset)
-	}
+	header, n, err := r.parse(packed)
 	if err != nil {
 		return header, nil, d.Damaged(ctx, id, r.Offset, err)
 	}
 	return header, packed[n:], nil
+}
+
+// parse returns the header at the begin of the entry of r, and its size.
+func (r *Record) parse(packed []byte) (pack.EntryHeader, int, error) {
+	header, n, err := pack.ParseEntryHeader(packed)
+	if err == nil && header.Kind.IsDelta() != (r.Base != NoOrdinal) {
+		err = fmt.Errorf("%w: entry at %d is not what the index says", ErrFormat, r.Offset)
+	}
+	return header, n, err
+}
+
+// checkSum compares the CRC-32 of an entry that was read with that of the index.
+func (r *Record) checkSum(sum uint32) error {
+	if sum != r.CRC32 {
+		return fmt.Errorf("%w: entry at %d fails its CRC-32", ErrFormat, r.Offset)
+	}
+	return nil
 }
 
 // Head returns the header of an entry. No checksum covers it yet: the read of the entry itself
@@ -82,12 +96,15 @@ func (d Region) Head(
 	if err := ctx.Err(); err != nil {
 		return header, 0, err
 	}
-	head := make([]byte, min(r.PackedSize, pack.EntryHeaderSizeMax))
-	if err := ReadFull(ctx, d.Data, head, r.Offset); err != nil {
+	head, size := make([]byte, min(r.PackedSize, pack.EntryHeaderSizeMax)), 0
+	err = ReadChecked(ctx, d.Data, head, r.Offset, func(head []byte) (err error) {
+		header, size, err = r.parse(head)
+		return err
+	})
+	if err != nil {
 		return header, 0, d.Damaged(ctx, id, r.Offset, err)
 	}
-	header, payload, err := d.Parse(ctx, head, r, id)
-	return header, int64(len(head) - len(payload)), err
+	return header, int64(size), nil
 }
 
 // Content returns the inflated content of an entry. Errors: [ErrCorrupt]; [ErrTooLarge] over
@@ -140,8 +157,8 @@ func (d Region) CopyPacked(ctx context.Context, w io.Writer, r Record, id object
 		_, err := w.Write(piece[n:])
 		return err
 	})
-	if err == nil && sum != r.CRC32 {
-		err = d.Failed(ctx, id, r)
+	if err == nil {
+		err = d.CheckSum(ctx, r, id, sum)
 	}
 	return err
 }
@@ -154,10 +171,12 @@ func (d Region) Stream(ctx context.Context, r Record, id object.ID, visit func(p
 	buffer := copyBuffers.Get().(*[CopyBufferSize]byte)
 	defer copyBuffers.Put(buffer)
 	sum := uint32(0)
+	ahead := file.NewAhead(d.Data, r.Offset+r.PackedSize)
 	for done := int64(0); done < r.PackedSize; {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
+		ahead.At(r.Offset + done)
 		piece := buffer[:min(CopyBufferSize, r.PackedSize-done)]
 		if err := ReadFull(ctx, d.Data, piece, r.Offset+done); err != nil {
 			return 0, d.Damaged(ctx, id, r.Offset, err)
@@ -171,9 +190,28 @@ func (d Region) Stream(ctx context.Context, r Record, id object.ID, visit func(p
 	return sum, nil
 }
 
-// Failed reports an entry whose checksum fails, and returns the error.
-func (d Region) Failed(ctx context.Context, id object.ID, r Record) error {
-	return d.Damaged(ctx, id, r.Offset, fmt.Errorf("%w: entry at %d fails its CRC-32", ErrFormat, r.Offset))
+// CheckSum compares what [Region.Stream] has returned with the index. Errors: [ErrCorrupt],
+// [ErrCopyDamaged].
+func (d Region) CheckSum(ctx context.Context, r Record, id object.ID, sum uint32) error {
+	return d.passedOn(ctx, id, r, r.checkSum(sum))
+}
+
+// passedOn reports an entry that failed a check, if err is not nil, after a part of it was passed
+// on. Of a copy it reads the entry once more, to tell damage of the copy from that of the entry.
+func (d Region) passedOn(ctx context.Context, id object.ID, r Record, err error) error {
+	if err == nil {
+		return nil
+	}
+	if isDamage(err) && file.Forget(d.Data, r.Offset, r.PackedSize) {
+		sum, err := d.Stream(ctx, r, id, func([]byte) error { return nil })
+		if err != nil {
+			return err
+		}
+		if r.checkSum(sum) == nil {
+			return fmt.Errorf("read layer %s: entry at %d: %w", d.Layer, r.Offset, ErrCopyDamaged)
+		}
+	}
+	return d.Damaged(ctx, id, r.Offset, err)
 }
 
 // Damaged turns a failed check of the entry at an offset into a counted [CorruptError]. If id is

@@ -3,10 +3,8 @@ package segment
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 
 	"packhorse/odb/file"
 	"packhorse/pack/object"
@@ -77,6 +75,9 @@ const (
 	// openReadSize is the number of bytes read from the end of a file. One such read gets tail and
 	// footer of all but the largest files.
 	openReadSize = 4 << 10
+	// indexSizeAhead is the size in bytes up to which all sections of a file are copied from afar when
+	// it is opened.
+	indexSizeAhead = 8 << 20
 )
 
 // The magics of sectioned files.
@@ -126,6 +127,10 @@ func OpenFile(ctx context.Context, env *Env, layer LayerID, f file.File, magic s
 	if err := g.readFooter(ctx); err != nil {
 		return nil, g.Damaged(err)
 	}
+	if size := f.Size() - g.DataSize; size <= indexSizeAhead {
+		ahead := file.NewAhead(f, f.Size())
+		ahead.At(g.DataSize)
+	}
 	if err := g.readFanout(ctx); err != nil {
 		return nil, err
 	}
@@ -148,39 +153,52 @@ func (g *File) FileName() string {
 	return ""
 }
 
+// readFooter reads tail and footer, and checks them.
 func (g *File) readFooter(ctx context.Context) error {
+	read, err := g.readFooterOnce(ctx)
+	if err != nil && isDamage(err) && file.Forget(g.Handle, g.Handle.Size()-read, read) {
+		g.sections = [sectionKindEnd]section{}
+		_, err = g.readFooterOnce(ctx)
+	}
+	return err
+}
+
+// readFooterOnce also returns how many bytes at the end of the file it has read.
+func (g *File) readFooterOnce(ctx context.Context) (read int64, err error) {
 	size := g.Handle.Size()
 	if size < tailSize+footerHead {
-		return fmt.Errorf("%w: %d bytes", ErrFormat, size)
+		return 0, fmt.Errorf("%w: %d bytes", ErrFormat, size)
 	}
 	end := make([]byte, min(size, openReadSize))
-	if err := ReadFull(ctx, g.Handle, end, size-int64(len(end))); err != nil {
-		return err
+	read = int64(len(end))
+	if err := ReadFull(ctx, g.Handle, end, size-read); err != nil {
+		return read, err
 	}
 	tail := end[len(end)-tailSize:]
 	if string(tail[12:]) != g.magic {
-		return fmt.Errorf("%w: no magic at the end", ErrFormat)
+		return read, fmt.Errorf("%w: no magic at the end", ErrFormat)
 	}
 	if version := binary.BigEndian.Uint32(tail[8:]); version != FormatVersion {
-		return fmt.Errorf("%w: format version %d", ErrFormat, version)
+		return read, fmt.Errorf("%w: format version %d", ErrFormat, version)
 	}
 	footerSize := int64(binary.BigEndian.Uint32(tail))
 	if footerSize < footerHead || footerSize > min(footerSizeMax, size-tailSize) {
-		return fmt.Errorf("%w: footer of %d bytes", ErrFormat, footerSize)
+		return read, fmt.Errorf("%w: footer of %d bytes", ErrFormat, footerSize)
 	}
 	var footer []byte
 	if rest := end[:len(end)-tailSize]; footerSize <= int64(len(rest)) {
 		footer = rest[int64(len(rest))-footerSize:]
 	} else {
 		footer = make([]byte, footerSize)
-		if err := ReadFull(ctx, g.Handle, footer, size-tailSize-footerSize); err != nil {
-			return err
+		read = footerSize + tailSize
+		if err := ReadFull(ctx, g.Handle, footer, size-read); err != nil {
+			return read, err
 		}
 	}
 	if crc32.Checksum(footer, castagnoli) != binary.BigEndian.Uint32(tail[4:]) {
-		return fmt.Errorf("%w: footer fails its checksum", ErrFormat)
+		return read, fmt.Errorf("%w: footer fails its checksum", ErrFormat)
 	}
-	return g.decodeFooter(footer, size-tailSize-footerSize)
+	return read, g.decodeFooter(footer, size-tailSize-footerSize)
 }
 
 // decodeFooter fills g from a footer that begins at offset end and has passed its checksum.
@@ -301,7 +319,10 @@ func (g *File) VerifyBlocks(
 	ctx context.Context, wait func(ctx context.Context, size int64) error, found func(error) error,
 ) error {
 	for kind := range g.sections {
-		for n := range g.sections[kind].sums {
+		s := &g.sections[kind]
+		ahead := file.NewAhead(g.Handle, s.offset+s.size)
+		for n := range s.sums {
+			ahead.At(s.offset + int64(n)*int64(s.perBlock()*s.width))
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -344,11 +365,14 @@ func (g *File) readBlock(ctx context.Context, kind SectionKind, n int) ([]byte, 
 	blockSize := int64(s.perBlock() * s.width)
 	start := int64(n) * blockSize
 	block := make([]byte, min(blockSize, s.size-start))
-	if err := ReadFull(ctx, g.Handle, block, s.offset+start); err != nil {
+	err := ReadChecked(ctx, g.Handle, block, s.offset+start, func(block []byte) error {
+		if crc32.Checksum(block, castagnoli) != s.sums[n] {
+			return fmt.Errorf("%w: block %d of section %d fails its checksum", ErrFormat, n, kind)
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
-	}
-	if crc32.Checksum(block, castagnoli) != s.sums[n] {
-		return nil, fmt.Errorf("%w: block %d of section %d fails its checksum", ErrFormat, n, kind)
 	}
 	return block, nil
 }
@@ -390,30 +414,6 @@ func (g *File) Bytes(ctx context.Context, kind SectionKind, offset, size int64) 
 		joined = append(joined, piece...)
 	}
 	return joined, nil
-}
-
-// ReadFull fills p with the bytes of a file at off. Errors: [ErrFormat] for a file that ends
-// before.
-func ReadFull(ctx context.Context, r file.ReaderAt, p []byte, off int64) error {
-	n, err := r.ReadAt(ctx, p, off)
-	return filled(p, off, n, err)
-}
-
-// ReadFullAt is [ReadFull] for what this process writes and reads back.
-func ReadFullAt(r io.ReaderAt, p []byte, off int64) error {
-	n, err := r.ReadAt(p, off)
-	return filled(p, off, n, err)
-}
-
-// filled returns nil if a read of p at off returned all of its bytes.
-func filled(p []byte, off int64, n int, err error) error {
-	if n == len(p) {
-		return nil
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: cut off at %d", ErrFormat, off+int64(n))
-	}
-	return err
 }
 
 // footerReader parses a footer. After a failure it returns zeros, so one check at the end suffices.

@@ -16,6 +16,7 @@
 //	summary                          a segment as a whole, for reuse without opening an object
 //	graphrow, graphfile, graphtable, auxiliary files: commit-graph rows, path filters
 //	filterfile, auxiliary
+//	verified                         reads whose bytes are checked, of a copy twice
 //	filecheck                        the checksums of a file while it is copied
 package segment
 

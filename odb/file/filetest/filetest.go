@@ -42,6 +42,7 @@ func Run(t *testing.T, h Harness) {
 		"Scratch":      testScratch,
 		"ScratchModel": testScratchModel,
 		"Read":         testRead,
+		"Cached":       testCached,
 		"List":         testList,
 		"DeleteOpen":   testDeleteOpen,
 		"OtherServer":  testOtherServer,

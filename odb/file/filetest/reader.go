@@ -56,3 +56,28 @@ func testRead(t *testing.T, h Harness) {
 		t.Errorf("a section: %d bytes, %v", len(got), err)
 	}
 }
+
+// testCached checks that hints change nothing of what is read.
+func testCached(t *testing.T, h Harness) {
+	t.Helper()
+	store := h.open(t)
+	data := content(1, 3_000_000)
+	seal(t, store, "a", data)
+	f := open(t, store, "a")
+	cached, ok := f.(file.Cached)
+	if !ok {
+		t.Skip("the files of this store are not cached")
+	}
+	for _, at := range []struct{ offset, size int64 }{
+		{0, 0}, {0, 1}, {1 << 20, 1 << 20}, {2_999_999, 10}, {3_000_000, 1}, {1 << 40, 1}, {0, 1 << 40},
+	} {
+		for _, hint := range []func(offset, size int64){cached.Prefetch, cached.Forget, cached.Prefetch} {
+			hint(at.offset, at.size)
+			got := make([]byte, 100)
+			begin := min(at.offset, f.Size()-100)
+			if n, err := f.ReadAt(t.Context(), got, begin); n < len(got) || !bytes.Equal(got, data[begin:begin+100]) {
+				t.Errorf("a hint about %d bytes at %d: %d, %v", at.size, at.offset, n, err)
+			}
+		}
+	}
+}

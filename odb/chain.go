@@ -18,6 +18,18 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 	if hit, ok := v.cachedHot(id); ok {
 		return hit.Kind, hit.Data, nil
 	}
+	t, data, err := v.readFound(ctx, id)
+	if err != nil {
+		next, err := v.renewed(ctx, err)
+		if next == nil {
+			return 0, nil, err
+		}
+		return next.Read(ctx, id)
+	}
+	return t, data, nil
+}
+
+func (v *View) readFound(ctx context.Context, id object.ID) (object.Type, []byte, error) {
 	at, err := v.Find(ctx, id)
 	if err != nil {
 		return 0, nil, err

@@ -19,6 +19,9 @@ var (
 	ErrCorrupt = segment.ErrCorrupt
 	// ErrTooLarge says that an object exceeds a limit, or the memory that the call may use.
 	ErrTooLarge = segment.ErrTooLarge
+	// ErrGone says that a layer of a view was replaced, and then removed by another server's
+	// maintenance. A new view reads the same objects from other layers.
+	ErrGone = segment.ErrGone
 	// ErrPruned says that objects were pruned from the pool since the connectivity of a quarantine was
 	// checked; see [Quarantine.Refresh].
 	ErrPruned = errors.New("odb: objects were pruned from the pool meanwhile")

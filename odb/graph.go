@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"errors"
 
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -18,13 +17,17 @@ type GraphRow = segment.GraphRow
 func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 	if v.borrows() {
 		if _, err := v.Find(ctx, id); err != nil {
-			return GraphRow{}, err
+			next, err := v.renewed(ctx, err)
+			if next == nil {
+				return GraphRow{}, err
+			}
+			return next.Graph(ctx, id)
 		}
 	}
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
 			row, ok, err := l.graph(ctx, id)
-			if errors.Is(err, ErrCorrupt) {
+			if segment.Unreadable(err) {
 				continue
 			}
 			if ok || err != nil {

@@ -19,7 +19,7 @@
 //	graph, pathfilters, hotfilter,   commit-graph rows and changed-path filters, wherever they lie
 //	changedpaths
 //	view, chain, spool, prefix,      reading: lookup, delta chains, scratch files for large objects
-//	aside, named
+//	aside, renewal, named
 //	stream, blocks, entry,           objects as streams, by range, and in their stored form
 //	packedentry
 //	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them visible
@@ -127,15 +127,14 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		return nil, err
 	}
 	s := &Store{
-		keys:    keys,
-		Files:   files,
-		options: options,
-		limits:  options.Limits,
-		log:     options.Logger,
-		damage:  segment.NewDamageLog(options.Logger),
-
+		keys:       keys,
+		Files:      files,
+		options:    options,
+		limits:     options.Limits,
+		log:        options.Logger,
 		visibility: newVisibilityCache(int(options.CacheBytes / 8)),
 	}
+	s.damage = segment.NewDamageLog(options.Logger, s.isUsed)
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	s.env = &segment.Env{Files: files, Cache: cache, Damage: s.damage, Log: options.Logger}
 	s.layers = newLayerSet(s, options.OpenFileCountMax)

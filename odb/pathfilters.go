@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"errors"
 
 	"packhorse/odb/bloom"
 	"packhorse/odb/segment"
@@ -40,7 +39,7 @@ func (v *View) OpenFilters(ctx context.Context) (*PathFilters, error) {
 			continue
 		}
 		g, err := l.Filters.Acquire(ctx)
-		if errors.Is(err, ErrCorrupt) {
+		if segment.Unreadable(err) {
 			continue
 		}
 		if err != nil {
@@ -68,7 +67,7 @@ func (p *PathFilters) Find(ctx context.Context, commit object.ID) (bloom.Filter,
 			continue
 		}
 		f, ok, err := g.PathFilter(ctx, commit)
-		if errors.Is(err, ErrCorrupt) {
+		if segment.Unreadable(err) {
 			p.files[i] = nil
 			continue
 		}
@@ -78,7 +77,7 @@ func (p *PathFilters) Find(ctx context.Context, commit object.ID) (bloom.Filter,
 	}
 	for _, l := range p.hot {
 		f, ok, err := l.pathFilter(ctx, commit)
-		if errors.Is(err, ErrCorrupt) {
+		if segment.Unreadable(err) {
 			continue
 		}
 		if ok || err != nil {

@@ -33,6 +33,10 @@ func (v *View) Resolve(ctx context.Context, prefix string) ([]object.ID, error) 
 		for _, l := range layers {
 			ids, err := v.resolveIn(ctx, l, low, high)
 			if err != nil {
+				next, err := v.renewed(ctx, err)
+				if next != nil {
+					return next.Resolve(ctx, prefix)
+				}
 				return nil, fmt.Errorf("resolve %s: %w", prefix, err)
 			}
 			found = append(found, ids...)

@@ -39,12 +39,18 @@ func (v *View) Open(ctx context.Context, id object.ID) (*Object, error) {
 		return &Object{ID: id, Type: hit.Kind, Size: int64(len(hit.Data)), source: inMemory(hit.Data)}, nil
 	}
 	at, err := v.Find(ctx, id)
-	if err != nil {
-		return nil, err
+	var o *Object
+	if err == nil {
+		if o, err = v.openAt(ctx, at); err != nil {
+			err = fmt.Errorf("open object %s: %w", id, err)
+		}
 	}
-	o, err := v.openAt(ctx, at)
 	if err != nil {
-		return nil, fmt.Errorf("open object %s: %w", id, err)
+		next, err := v.renewed(ctx, err)
+		if next == nil {
+			return nil, err
+		}
+		return next.Open(ctx, id)
 	}
 	return o, nil
 }

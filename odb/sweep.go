@@ -111,12 +111,9 @@ func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte, swept *
 func (s *Store) removePart(ctx context.Context, e segment.Obsolete, row []byte, swept *Swept) error {
 	b := kv.NewBatch()
 	b.Delete(row)
-	user := usersOf(e.ID)
-	user.Limit = 1
-	for _, err := range s.keys.Scan(ctx, user) {
-		if err != nil {
-			return err
-		}
+	if used, err := s.isUsed(ctx, e.ID); err != nil {
+		return err
+	} else if used {
 		return s.apply(ctx, b) // the other pool's entry will be a row of its own
 	}
 	if s.layers.isPinned(e.ID) || !s.removal.TryLock() {
@@ -140,6 +137,16 @@ func (s *Store) removePart(ctx context.Context, e segment.Obsolete, row []byte, 
 	}
 	b.Delete(registrationKey(e.ID))
 	return s.removed(ctx, b, &swept.FileCount)
+}
+
+// isUsed reports whether the manifest of a pool names a layer or auxiliary file.
+func (s *Store) isUsed(ctx context.Context, id segment.LayerID) (bool, error) {
+	user := usersOf(id)
+	user.Limit = 1
+	for _, err := range s.keys.Scan(ctx, user) {
+		return err == nil, err
+	}
+	return false, nil
 }
 
 // removed commits a removal, waits for it, and counts it.

@@ -16,6 +16,10 @@ import (
 // View reads a pool as of its manifest when the view was made, with everything that has been
 // committed to its last hot layer since. It pins its layers: readable objects stay readable until
 // Close. A view of [Quarantine.View] also reads quarantined objects.
+//
+// The pins of one process do not hold the sweep of another. When that has removed a segment, Has,
+// Stat, Read, Open, Graph and Resolve go on with the layers of the present manifest, and other
+// reads fail with [ErrGone].
 type View struct {
 	store    *Store
 	pool     PoolID
@@ -28,6 +32,8 @@ type View struct {
 	asking     *View                   // see Linked; nil: the view is it
 	own        *privateCache           // see Aside; nil: the common one
 	limit      func(bytes int64) error // see Limit; nil: none
+	renews     bool                    // of all that a stored manifest names; see renewed
+	renewal    renewal                 // unless asking is set
 	closed     atomic.Bool
 }
 
@@ -51,6 +57,9 @@ func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, er
 		return nil, err
 	}
 	v, _, err := s.confirm(ctx, s.newView(pool, m))
+	if err == nil {
+		v.renews = true
+	}
 	return v, err
 }
 
@@ -90,7 +99,11 @@ func (s *Store) newView(pool PoolID, m manifest) *View {
 
 // Share returns another view of the layers of v, which is not a quarantine's, with a Close of its
 // own. The caller has not closed v.
-func (v *View) Share() *View { return v.store.newView(v.pool, v.manifest).For(v.owner) }
+func (v *View) Share() *View {
+	shared := v.store.newView(v.pool, v.manifest).For(v.owner)
+	shared.renews = v.Asking().renews
+	return shared
+}
 
 // Close unpins the layers. Objects and entries that the view returned must not be used any more.
 // Only the first call has an effect.
@@ -107,7 +120,7 @@ func (v *View) Close() error {
 	if v.own == nil {
 		v.store.traffic.End()
 	}
-	return nil
+	return v.renewal.close()
 }
 
 // Pool returns the pool that v reads.
@@ -128,10 +141,17 @@ func (v *View) PruneCount() uint64 { return v.currentManifest().prunes }
 // Has reports whether the object of id is readable.
 func (v *View) Has(ctx context.Context, id object.ID) (bool, error) {
 	at, ok, err := v.locate(ctx, id)
-	if err != nil {
-		return false, err
+	if err == nil {
+		ok, err = v.readable(ctx, id, &at, ok)
 	}
-	return v.readable(ctx, id, &at, ok)
+	if err != nil {
+		next, err := v.renewed(ctx, err)
+		if next == nil {
+			return false, err
+		}
+		return next.Has(ctx, id)
+	}
+	return ok, nil
 }
 
 // Stores reports whether the object of id is stored in a layer, readable or not.
@@ -143,10 +163,18 @@ func (v *View) Stores(ctx context.Context, id object.ID) (bool, error) {
 // Stat returns an object's type and size. Errors: [ErrNotFound], [ErrCorrupt].
 func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 	at, err := v.Find(ctx, id)
-	if err != nil {
-		return Info{}, err
+	var info Info
+	if err == nil {
+		info, err = at.layer.stat(ctx, at)
 	}
-	return at.layer.stat(ctx, at)
+	if err != nil {
+		next, err := v.renewed(ctx, err)
+		if next == nil {
+			return Info{}, err
+		}
+		return next.Stat(ctx, id)
+	}
+	return info, nil
 }
 
 // Linked returns a view of the same objects for IDs that refs or readable objects name. A pool is

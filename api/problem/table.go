@@ -202,6 +202,7 @@ var table = []row{
 	{kind: segment.ErrFormat, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrMoved, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrNeeded, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
+	{kind: odb.ErrGone, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrPruned, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrManyLayers, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
 	{kind: odb.ErrClosed, status: http.StatusServiceUnavailable, message: unavailable, retry: later},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -150,7 +149,7 @@ func openBitmaps(ctx context.Context, inv *inventory) (*reachBitmaps, error) {
 			return b, nil
 		}
 		b.close()
-		if err != nil && !errors.Is(err, odb.ErrCorrupt) {
+		if err != nil && !segment.Unreadable(err) {
 			return nil, err
 		}
 	}
@@ -219,7 +218,7 @@ func (b *reachBitmaps) add(ctx context.Context, commit object.ID, set *objectSet
 	}
 	if err != nil {
 		b.broken = true
-		if errors.Is(err, odb.ErrCorrupt) {
+		if segment.Unreadable(err) {
 			err = nil
 		}
 		return false, err
@@ -269,7 +268,7 @@ func (b *reachBitmaps) ofType(ctx context.Context, layer int, t object.Type) ([]
 		words, err = readBitmap(ctx, b.file, segment.SectionBitmapTypes, uint32(t-object.TypeCommit), b.wordCount)
 		if err != nil {
 			b.broken = true
-			if errors.Is(err, odb.ErrCorrupt) {
+			if segment.Unreadable(err) {
 				err = nil
 			}
 			return nil, err

@@ -2,9 +2,7 @@ package packgen
 
 import (
 	"context"
-	"errors"
 
-	"packhorse/odb"
 	"packhorse/odb/revwalk"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -64,7 +62,7 @@ func (r *reaching) findWhole(ctx context.Context, request *Request) (bool, error
 func (w *wholeSegments) prepare(ctx context.Context) (bool, error) {
 	for i, g := range w.reaching.inv.segments {
 		s, ok, err := g.Summary(ctx)
-		if errors.Is(err, odb.ErrCorrupt) {
+		if segment.Unreadable(err) {
 			return false, nil // a walk needs none
 		}
 		if !ok || err != nil {

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"packhorse/odb/file"
 	"packhorse/pack/object"
 )
 
@@ -18,6 +20,14 @@ var (
 	// ErrTooLarge says that an object exceeds a limit, or the memory that the call may use.
 	ErrTooLarge = errors.New("odb: too large")
 )
+
+// ErrGone says that a layer was replaced and then removed by another server's maintenance: a new
+// view reads the same objects from other layers.
+var ErrGone = errors.New("odb: a layer was removed while it was read")
+
+// Unreadable reports whether err says that what was read is damaged, or was removed: a caller that
+// can do without it goes on.
+func Unreadable(err error) bool { return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrGone) }
 
 // ErrFormat says that stored bytes do not have the format of their place.
 var ErrFormat = errors.New("malformed")
@@ -53,6 +63,7 @@ const damageMax = 10_000
 // it until a complete check no longer finds it. Its methods may be called concurrently.
 type DamageLog struct {
 	log      *slog.Logger
+	used     func(context.Context, LayerID) (bool, error)
 	MetCount atomic.Uint64 // reads that met damage
 
 	mu     sync.Mutex // guards what follows
@@ -60,9 +71,23 @@ type DamageLog struct {
 	checks uint64 // have begun; set has how many there were when damage was met last
 }
 
-// NewDamageLog returns an empty DamageLog that logs to log.
-func NewDamageLog(log *slog.Logger) *DamageLog {
-	return &DamageLog{log: log, set: make(map[CorruptError]uint64)}
+// NewDamageLog returns an empty DamageLog that logs to log. It calls used with a layer or auxiliary
+// file whose file is missing: a file that a manifest names is damage, another one was removed.
+func NewDamageLog(log *slog.Logger, used func(context.Context, LayerID) (bool, error)) *DamageLog {
+	return &DamageLog{log: log, used: used, set: make(map[CorruptError]uint64)}
+}
+
+// Missing reports a file that is not there, if it should be. Errors: [ErrGone], [ErrCorrupt].
+func (d *DamageLog) Missing(ctx context.Context, name string, layer LayerID) error {
+	used, err := d.used(ctx, layer)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look for the users of file %s: %w", name, err)
+	case used:
+		return d.met(&CorruptError{Layer: layer, File: name, Why: "the file is missing"})
+	default:
+		return fmt.Errorf("read file %s: %w", name, ErrGone)
+	}
 }
 
 // Corrupt reports stored bytes of layer that failed a check, and returns a [CorruptError].
@@ -71,10 +96,14 @@ func (d *DamageLog) Corrupt(layer LayerID, id object.ID, format string, args ...
 }
 
 // Wrap turns the failed check of stored bytes into a reported [CorruptError]; file is empty when
-// they lie in none. It returns other errors, such as those of a file system, with context.
-func (d *DamageLog) Wrap(file string, layer LayerID, id object.ID, err error) error {
+// they lie in none. Of a file that was removed while it was open it returns what
+// [DamageLog.Missing] does, and other errors, such as those of a file system, with context.
+func (d *DamageLog) Wrap(name string, layer LayerID, id object.ID, err error) error {
 	if isDamage(err) {
-		return d.met(&CorruptError{Object: id, Layer: layer, File: file, Why: err.Error()})
+		return d.met(&CorruptError{Object: id, Layer: layer, File: name, Why: err.Error()})
+	}
+	if errors.Is(err, file.ErrNotFound) {
+		return d.Missing(context.Background(), name, layer) // the read may have ended meanwhile
 	}
 	return fmt.Errorf("read layer %s: %w", layer, err)
 }

@@ -23,7 +23,7 @@ func FuzzPathFilters(f *testing.F) {
 		f.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	env := &segment.Env{Cache: cache, Damage: segment.NewDamageLog(log), Log: log}
+	env := &segment.Env{Cache: cache, Damage: segment.NewDamageLog(log, nil), Log: log}
 	row := func(offset uint64, size uint32) []byte {
 		return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, offset), size)
 	}

@@ -52,8 +52,8 @@ func (f *SharedFile) Init(set *OpenFiles, owner, layer LayerID, kind LayerKind) 
 // Opened reports whether the file is open.
 func (f *SharedFile) Opened() bool { return f.isOpen.Load() }
 
-// Acquire opens the file, unless it is open, and keeps it open until Release. Errors: [ErrCorrupt],
-// also when the file is missing.
+// Acquire opens the file, unless it is open, and keeps it open until Release. Errors: [ErrCorrupt];
+// [ErrGone] when the file was removed.
 func (f *SharedFile) Acquire(ctx context.Context) (*File, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *SharedFile) openNow(ctx context.Context) (*File, error) {
 	s := f.set.env
 	handle, err := s.Files.Open(ctx, f.kind.FileName(f.Layer))
 	if errors.Is(err, file.ErrNotFound) {
-		return nil, s.Damage.met(&CorruptError{Layer: f.Layer, File: f.kind.FileName(f.Layer), Why: "the file is missing"})
+		return nil, s.Damage.Missing(ctx, f.kind.FileName(f.Layer), f.Layer)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open layer %s: %w", f.Layer, err)

@@ -49,6 +49,9 @@ var (
 	ErrReadOnly = errors.New("file: store is read-only")
 	// ErrRange means that a WriteAt reaches beyond the written bytes.
 	ErrRange = errors.New("file: write beyond the end")
+	// ErrUnavailable means that the store cannot be reached, or refuses to work. A later call may
+	// succeed.
+	ErrUnavailable = errors.New("file: store is unavailable")
 )
 
 // NameError is a refused name. It matches [ErrName].
@@ -78,11 +81,13 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Store holds large immutable files. Its methods may be called concurrently.
+// Store holds large immutable files. Its methods may be called concurrently. All of them, and those
+// of its files and writers, fail with [ErrUnavailable] while the store cannot be reached.
 type Store interface {
 	// Create begins a file. It is invisible until it is sealed, and vanishes in a crash.
 	//
-	// Errors: [ErrName], and [ErrExists] when a file of that name is stored or being written.
+	// Errors: [ErrName], and [ErrExists] when a file of that name is being written in this store. When
+	// one is stored, Create or Seal returns ErrExists.
 	Create(ctx context.Context, name string) (Writer, error)
 
 	// Open opens a sealed file of any server; [ErrNotFound] if there is none. The caller closes it.
@@ -149,7 +154,7 @@ type Writer interface {
 	Size() int64
 
 	// Seal makes the file durable, first its data and then its name, and ends the writer. If it fails
-	// the file is not stored, and Abort removes the remains.
+	// the file is not stored, and Abort removes the remains. It may return [ErrExists].
 	Seal(ctx context.Context) error
 
 	// Abort discards the file and ends the writer. After Seal or Abort it does nothing, so that it can

@@ -79,12 +79,20 @@ func testUnsealed(t *testing.T, h Harness) {
 	want(t, store, "a", []byte("again"))
 }
 
+// testExists checks that a name is taken while a file of it is written, and that a second file does
+// not come in place of a stored one.
 func testExists(t *testing.T, h Harness) {
 	t.Helper()
 	store := h.open(t)
 	refused := func(when string) {
 		t.Helper()
-		if _, err := store.Create(t.Context(), "a"); !errors.Is(err, file.ErrExists) {
+		w, err := store.Create(t.Context(), "a")
+		if err == nil && when != "being written" {
+			if _, err = w.Write([]byte("second")); err == nil {
+				err = w.Seal(t.Context())
+			}
+		}
+		if !errors.Is(err, file.ErrExists) {
 			t.Errorf("create while %s: %v", when, err)
 		}
 	}

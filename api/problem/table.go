@@ -232,6 +232,7 @@ var table = []row{
 	{kind: kv.ErrNotFound, status: http.StatusInternalServerError, message: internal},
 	{kind: kv.ErrEmptyKey, status: http.StatusInternalServerError, message: internal},
 	{kind: file.ErrClosed, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
+	{kind: file.ErrUnavailable, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: file.ErrLocked, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
 	{kind: file.ErrNotFound, status: http.StatusInternalServerError, message: internal},
 	{kind: file.ErrExists, status: http.StatusInternalServerError, message: internal},

@@ -1,0 +1,80 @@
+package cache
+
+import (
+	"context"
+
+	"packhorse/odb/file"
+)
+
+// Keeper is implemented by a writer that has its file on the local disk and can leave it there.
+type Keeper interface {
+	// SealTo is Seal, and leaves the file at path. kept is false if that cannot be: the file is sealed
+	// then, too.
+	SealTo(ctx context.Context, path string) (kept bool, err error)
+}
+
+// writer is a writer whose file enters the cache when it is sealed.
+type writer struct {
+	file.Writer
+	store  *Store
+	name   string
+	keeper Keeper
+}
+
+// Create implements file.Store.
+func (s *Store) Create(ctx context.Context, name string) (file.Writer, error) {
+	if err := s.check(ctx, name); err != nil {
+		return nil, err
+	}
+	w, err := s.remote.Create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if keeper, ok := w.(Keeper); ok {
+		return &writer{Writer: w, store: s, name: name, keeper: keeper}, nil
+	}
+	return w, nil
+}
+
+// Seal implements file.Writer.
+func (w *writer) Seal(ctx context.Context) error {
+	s := w.store
+	e := newEntry(s, w.name)
+	e.know(w.Size())
+	cost := e.blocks.fullCost()
+	if w.Size() > s.bytesMax/2 || !s.reserve(e, cost) {
+		return w.Writer.Seal(ctx)
+	}
+	path := s.path(w.name)
+	unfinished := path + "~" // in no name, so that a crash leaves nothing that looks whole
+	kept := false
+	err := s.fs.MkdirAll(s.fs.PathDir(path), 0o700)
+	if err != nil {
+		err = w.Writer.Seal(ctx)
+	} else {
+		kept, err = w.keeper.SealTo(ctx, unfinished)
+	}
+	if err != nil || !kept || !s.adopt(e, unfinished, path) {
+		s.release(e, cost)
+	}
+	return err
+}
+
+// adopt gives a file that was sealed just now its place in the cache. It reports false if the cache
+// knows the file already.
+func (s *Store) adopt(e *entry, from, path string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.entries[e.name] != nil || s.closed {
+		_ = s.fs.Remove(from) // or the next start does
+		return false
+	}
+	if err := s.fs.Rename(from, path); err != nil {
+		s.log.Warn("cache: failed to keep a file", "file", e.name, "error", err)
+		return false
+	}
+	e.blocks.fill()
+	e.changed()
+	s.entries[e.name] = e
+	return true
+}

@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"packhorse/odb/kv"
+)
+
+const (
+	// housekeepingEvery is the interval of looks at fences and sizes.
+	housekeepingEvery = time.Minute
+	raiseFenceSQL     = `INSERT INTO kv_fence (id, number, closed, used) VALUES ($1, 0, false, now())`
+	// closeFenceSQL changes the row in any case, so that its answer waits for the standbys, and with
+	// it for the batch.
+	closeFenceSQL = `UPDATE kv_fence SET closed = true, used = now() WHERE id = $1 RETURNING number`
+	// sweepSQL forgets connections that have been away for longer than one is kept.
+	sweepSQL = `DELETE FROM kv_fence WHERE used < now() - interval '3 hours'`
+	sizeSQL  = `SELECT pg_total_relation_size('kv'::regclass) + pg_total_relation_size('kv_fence'::regclass)`
+)
+
+// decide finds out whether a batch whose answer was lost has happened: whether it has counted the
+// fence of its connection up to number. If not, it never will.
+//
+// The fence is locked by the lost transaction from its first change on, so the question waits for
+// its end. A row that is not there was lost with its server, and the batch with it, since the row
+// was committed earlier.
+func (c *call) decide(fence []byte, number int64) (bool, error) {
+	c.prolong(c.store.deadline / 2)
+	found := int64(-1)
+	err := c.run(context.Background(), c.store.writes, func(conn *pgx.Conn) error {
+		state := sessionOf(conn)
+		state.warned = false
+		err := conn.QueryRow(context.Background(), closeFenceSQL, fence).Scan(&found)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return nil
+		case err == nil && state.warned:
+			return errWarned
+		default:
+			return err
+		}
+	})
+	if err != nil {
+		c.store.counters.undecided.Add(1)
+		c.store.logger.Warn("kv: the outcome of a batch is unknown", "error", describe(err))
+		return false, fmt.Errorf("%w: %s", kv.ErrUnknown, describe(err))
+	}
+	if found >= number {
+		c.store.counters.happened.Add(1)
+	} else {
+		c.store.counters.vanished.Add(1)
+	}
+	return found >= number, nil
+}
+
+// keepHouse removes old fences and measures the tables until ctx ends.
+func (s *Store) keepHouse(ctx context.Context) error {
+	ticker := time.NewTicker(housekeepingEvery)
+	defer ticker.Stop()
+	for {
+		s.measure(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		err := s.begin().run(ctx, s.writes, func(conn *pgx.Conn) error {
+			_, err := conn.Exec(ctx, sweepSQL)
+			return err
+		})
+		if err != nil && ctx.Err() == nil {
+			s.logger.Warn("kv: the database did not answer a look at its tables", "error", err)
+		}
+	}
+}
+
+// measure asks for the size of the tables, which only PostgreSQL and its kin know.
+func (s *Store) measure(ctx context.Context) {
+	var size int64
+	err := s.begin().run(ctx, s.reads, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, sizeSQL).Scan(&size) })
+	if err == nil {
+		s.counters.diskBytes.Store(uint64(size))
+	}
+}

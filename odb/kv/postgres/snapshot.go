@@ -1,0 +1,208 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"packhorse/odb/kv"
+)
+
+// snapshot is a transaction of its own connection, with a timer on its life.
+type snapshot struct {
+	store *Store
+	timer *time.Timer
+
+	mu   sync.Mutex    // guards the fields below, and the connection while it is read
+	conn *pgxpool.Conn // nil once the snapshot has ended
+	gone error         // why
+}
+
+// snapshotSet is the open snapshots of a store.
+type snapshotSet struct {
+	slots chan struct{} // a value for each snapshot, so that connections for other reads are left
+	mu    sync.Mutex    // guards open
+	open  map[*snapshot]struct{}
+}
+
+// Snapshot implements kv.Store. A snapshot has a connection to itself; at most a third of the
+// store's are given out so, and who comes then waits.
+func (s *Store) Snapshot(ctx context.Context) (kv.Snapshot, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.life.RUnlock()
+	timeout := time.NewTimer(s.snapshotAge + s.deadline)
+	defer timeout.Stop()
+	select {
+	case s.snapshots.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timeout.C: // not all of them can have lived that long, unless the database is away
+		return nil, fmt.Errorf("%w: too many snapshots are open", kv.ErrUnavailable)
+	}
+	conn, err := s.beginSnapshot(ctx)
+	if err != nil {
+		<-s.snapshots.slots
+		return nil, err
+	}
+	view := &snapshot{store: s, conn: conn}
+	s.snapshots.add(view)
+	view.mu.Lock()
+	view.timer = time.AfterFunc(s.snapshotAge, func() { view.end(kv.ErrSnapshotExpired) })
+	view.mu.Unlock()
+	return view, nil
+}
+
+// beginSnapshot returns a connection with a transaction that sees this instant.
+func (s *Store) beginSnapshot(ctx context.Context) (*pgxpool.Conn, error) {
+	c := s.begin()
+	for {
+		conn, err := c.acquire(ctx, s.reads)
+		if err != nil {
+			return nil, err
+		}
+		err = s.trip(conn.Conn(), func(conn *pgx.Conn) error {
+			var both pgx.Batch
+			both.Queue(instantSQL)
+			both.Queue(`SELECT 1`)
+			return conn.SendBatch(ctx, &both).Close()
+		})
+		if err == nil {
+			return conn, nil
+		}
+		s.release(conn)
+		if err := c.again(ctx, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Get implements kv.Reader.
+func (v *snapshot) Get(ctx context.Context, key []byte) ([]byte, error) {
+	var value []byte
+	err := v.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		value, err = get(ctx, conn, key)
+		return err
+	})
+	return found(value, err)
+}
+
+// Scan implements kv.Reader.
+func (v *snapshot) Scan(ctx context.Context, options kv.ScanOptions) iter.Seq2[kv.Pair, error] {
+	return kv.ScanPages(options, func(options kv.ScanOptions) (kv.Page, error) {
+		var page kv.Page
+		err := v.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+			page, err = scan(ctx, conn, options)
+			return err
+		})
+		return page, err
+	})
+}
+
+// Read implements kv.Reader.
+func (v *snapshot) Read(ctx context.Context, set kv.ReadSet) (kv.Rows, error) {
+	r, err := newReadQuery(set)
+	var rows kv.Rows
+	if err == nil {
+		err = v.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+			if !r.isEmpty() {
+				rows, err = r.read(ctx, conn, false)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return kv.Rows{}, err
+	}
+	return r.complete(rows), nil
+}
+
+// Close implements kv.Snapshot.
+func (v *snapshot) Close() error {
+	v.end(kv.ErrClosed)
+	return nil
+}
+
+// run calls work with the connection. A reader that gives up does not end the snapshot of the
+// others, so work goes on without its cancellation. A lost connection ends the snapshot as its time
+// would have.
+func (v *snapshot) run(ctx context.Context, work func(ctx context.Context, conn *pgx.Conn) error) error {
+	if err := v.store.alive(ctx); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.conn == nil {
+		return v.gone
+	}
+	err := v.store.trip(v.conn.Conn(), func(conn *pgx.Conn) error { return work(context.WithoutCancel(ctx), conn) })
+	switch {
+	case err == nil:
+		return nil
+	case isTransient(err):
+		v.endLocked(kv.ErrSnapshotExpired)
+		return fmt.Errorf("%w: its connection is lost: %s", kv.ErrSnapshotExpired, describe(err))
+	default:
+		v.endLocked(kv.ErrSnapshotExpired) // its transaction has failed
+		return translate(err)
+	}
+}
+
+// end gives the connection back; reads fail with reason from now on. Only the first call has an
+// effect.
+func (v *snapshot) end(reason error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.endLocked(reason)
+}
+
+func (v *snapshot) endLocked(reason error) {
+	if v.conn == nil {
+		return
+	}
+	v.timer.Stop()
+	v.store.release(v.conn) // with a rollback
+	v.conn, v.gone = nil, reason
+	v.store.snapshots.remove(v)
+	<-v.store.snapshots.slots
+}
+
+func (t *snapshotSet) add(v *snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open == nil {
+		t.open = make(map[*snapshot]struct{})
+	}
+	t.open[v] = struct{}{}
+}
+
+func (t *snapshotSet) remove(v *snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.open, v)
+}
+
+func (t *snapshotSet) count() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int64(len(t.open))
+}
+
+// endAll ends every open snapshot, waiting for the reads under way.
+func (t *snapshotSet) endAll() {
+	t.mu.Lock()
+	var open []*snapshot
+	for v := range t.open {
+		open = append(open, v)
+	}
+	t.mu.Unlock()
+	for _, v := range open {
+		v.end(kv.ErrClosed)
+	}
+}

@@ -266,13 +266,10 @@ func (c *Cluster) Standby(tb testing.TB) *Cluster {
 	room.mu.Unlock()
 	command(tb, "pg_basebackup", "--pgdata="+standby.data(), "--host="+c.folder, "--username=postgres",
 		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
-	standby.configure(tb, []string{
-		"unix_socket_directories = '" + standby.folder + "'",
-		"primary_conninfo = 'host=" + c.folder + " user=postgres application_name=standby'",
-	})
+	standby.configure(tb, []string{"unix_socket_directories = '" + standby.folder + "'"})
 	standby.boot(tb)
 	tb.Cleanup(func() { standby.remove(tb) })
-	c.Configure(tb, "synchronous_standby_names = 'standby'")
+	c.Configure(tb, "synchronous_standby_names = '*'")
 	c.await(tb, "SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync')")
 	return standby
 }
@@ -465,3 +462,14 @@ func hire(folder string) (*janitor, error) {
 
 // end lets the janitor do its work, and waits for it.
 func (j *janitor) end() error { return errors.Join(j.pipe.Close(), j.cmd.Wait()) }
+
+// Hosts returns the URL of a database that is on one of several clusters, the one that takes
+// writes.
+func Hosts(database string, clusters ...*Cluster) string {
+	var folders []string
+	for _, c := range clusters {
+		folders = append(folders, c.folder)
+	}
+	return "postgres://postgres@/" + database + "?target_session_attrs=read-write&host=" +
+		url.QueryEscape(strings.Join(folders, ","))
+}

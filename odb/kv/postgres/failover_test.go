@@ -1,0 +1,120 @@
+package postgres_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"packhorse/odb/kv"
+	"packhorse/odb/kv/postgres"
+	"packhorse/odb/kv/postgres/postgrestest"
+)
+
+// TestFailover lets a primary end while writers are at work, and promotes its synchronous standby.
+// The store has both in its URL. Nothing that was answered is lost, and nothing is refused.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	primary := postgrestest.Start(t)
+	database := primary.Database(t)
+	standby := primary.Standby(t)
+	store := openHere(t, postgres.Options{URL: postgrestest.Hosts(database, primary, standby)})
+	const writers, steps = 6, 60
+	var group sync.WaitGroup
+	half := make(chan struct{}, writers)
+	for writer := range writers {
+		group.Go(func() {
+			head := fmt.Appendf(nil, "head/%d", writer)
+			for i := range steps {
+				if i == steps/2 {
+					half <- struct{}{}
+				}
+				batch := batchOf("", fmt.Sprintf("step/%d/%d", writer, i))
+				if i == 0 {
+					batch.RequireAbsent(head)
+				} else {
+					batch.Require(head, fmt.Append(nil, i-1))
+				}
+				batch.Put(head, fmt.Append(nil, i))
+				if _, err := store.Apply(t.Context(), batch); err != nil {
+					t.Errorf("writer %d, step %d: %v", writer, i, err)
+					return
+				}
+			}
+		})
+	}
+	<-half
+	primary.Crash(t)
+	standby.Promote(t)
+	group.Wait()
+	if found := count(t, store, "step/"); found != writers*steps {
+		t.Errorf("%d steps, want %d", found, writers*steps)
+	}
+}
+
+// TestStandbyAway cancels, in the database, a commit that waits for the standby. The database then
+// calls it done, with a warning; the store goes on to wait.
+func TestStandbyAway(t *testing.T) {
+	t.Parallel()
+	primary := postgrestest.Start(t)
+	database := primary.Database(t)
+	standby := primary.Standby(t)
+	store := openHere(t, postgres.Options{URL: primary.URL(database)})
+	apply(t, store, batchOf("1", "before"))
+	standby.Crash(t)
+	applied := make(chan error, 1)
+	go func() {
+		_, err := store.Apply(t.Context(), batchOf("1", "marker"))
+		applied <- err
+	}()
+	conn, err := pgx.Connect(t.Context(), primary.URL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	const waiting = "pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'packhorse'"
+	for cancelled := 0; cancelled == 0; {
+		err := conn.QueryRow(t.Context(), "SELECT count(pg_cancel_backend(pid)) FROM "+waiting).Scan(&cancelled)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Who waits now wants to ask for the outcome, over a new connection with a new fence.
+	for asking := 0; asking == 0; {
+		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM "+waiting+" AND query LIKE '%kv_fence (id%'").Scan(&asking)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-applied:
+		t.Errorf("answered without the standby: %v", err)
+	default:
+	}
+	standby.Restart(t)
+	if err := <-applied; err != nil {
+		t.Error(err)
+	}
+	want(t, store, "marker", "1")
+	if m := store.Metrics(); m.Happened != 1 {
+		t.Errorf("got %+v", m)
+	}
+}
+
+// TestFencedOff deletes the fences of all connections, as a sweep after hours does. The store takes
+// new connections.
+func TestFencedOff(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.Database(t)
+	store := openHere(t, postgres.Options{URL: database})
+	batch := kv.NewBatch()
+	batch.Put([]byte("a"), []byte("1"))
+	apply(t, store, batch)
+	postgrestest.Exec(t, database, "DELETE FROM kv_fence")
+	apply(t, store, batchOf("1", "b"))
+	want(t, store, "b", "1")
+	if m := store.Metrics(); m.Retries != 1 || m.Happened+m.Vanished != 0 {
+		t.Errorf("got %+v", m)
+	}
+}

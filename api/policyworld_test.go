@@ -243,7 +243,7 @@ func (s *policyServer) standing(repo string) (now standing) {
 			now.refs[space.Full(ref.Name)] = ref.ID.String()
 		}
 		if space == refs.Main {
-			now.head, now.sequence = shown.HeadName(), shown.Sequence()
+			now.head, now.sequence = shown.HeadName(), shown.Version().Sequence
 		}
 		must(shown.Close())
 	}

@@ -37,9 +37,9 @@ func (r *Repository) Advertise(ctx context.Context, ns refs.Namespace) (*Adverti
 // Close releases the snapshot of the advertisement.
 func (a *Advertisement) Close() error { return a.names.Close() }
 
-// Sequence returns the repository's journal position at which the refs were read. Everything in the
+// Version returns the state of the repository in which the refs were read. Everything in the
 // advertisement except [Advertisement.HeadName] follows from it.
-func (a *Advertisement) Sequence() uint64 { return a.names.Sequence() }
+func (a *Advertisement) Version() refs.Version { return a.names.Version() }
 
 // Count returns the number of refs of the repository, those of other namespaces included.
 func (a *Advertisement) Count() int { return a.names.Count() }

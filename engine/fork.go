@@ -132,9 +132,9 @@ func (r *Repository) fork(
 	defer func() { err = errors.Join(err, view.Close()) }()
 	// If the refs are the same before and after the view was made, their objects are in it. Pruning
 	// from now on changes the layers, which b depends on.
-	if now, err := r.Sequence(ctx); err != nil {
-		return nil, err
-	} else if now != names.Sequence() {
+	if current, err := names.IsCurrent(ctx); err != nil {
+		return nil, r.gone(err)
+	} else if !current {
 		return nil, kv.ErrConflict
 	}
 	o, err = r.take(ctx, names, view, request)

@@ -31,10 +31,10 @@ type signatures struct {
 	count    int // commits that walks have given
 }
 
-// knownMove is a move, and for a ref that is created the sequence at which the others were read.
+// knownMove is a move, and for a ref that is created the state in which the others were read.
 type knownMove struct {
 	refs.Move
-	sequence uint64
+	names refs.Version
 }
 
 func (r *Repository) newSignatures(policy refs.Policy) *signatures {
@@ -52,7 +52,7 @@ func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move)
 	defer names.Close()
 	key := knownMove{Move: move}
 	if move.Before.IsZero() {
-		key.sequence = names.Sequence()
+		key.names = names.Version()
 	}
 	if signed, ok := s.known[key]; ok {
 		return signed, nil

@@ -172,7 +172,7 @@ func (f *fsck) creations(ctx context.Context) error {
 func (f *fsck) sequences(ctx context.Context) (int64, error) {
 	f.oldest = f.head.sequence + 1
 	var current Entry
-	var last uint64
+	var last, token uint64
 	var next uint32 // index in the transaction
 	err := f.scan(ctx, journalTable, func(pair kv.Pair) error {
 		f.report.EntryCount++
@@ -190,11 +190,17 @@ func (f *fsck) sequences(ctx context.Context) (int64, error) {
 			last, next = sequence, index+1
 			return corrupt("the journal has a gap before entry %d.%d", sequence, index)
 		}
-		_, err = decodeEntry(pair, &current)
+		if _, err = decodeEntry(pair, &current); index == 0 {
+			token ^= current.mark
+		}
 		return err
 	})
-	if err == nil && f.report.EntryCount > 0 && last != f.head.sequence {
+	switch {
+	case err != nil || f.report.EntryCount == 0:
+	case last != f.head.sequence:
 		f.problem(corrupt("the journal ends with transaction %d, the head is at %d", last, f.head.sequence))
+	case f.oldest == 1 && f.report.ProblemCount == 0 && token != f.head.token:
+		f.problem(corrupt("the journal leads to another token than that of the head"))
 	}
 	return f.report.EntryCount, err
 }

@@ -50,6 +50,7 @@ func TestFsckFindsDamage(t *testing.T) {
 	}{
 		"head counts too few":     {'h', 0, func(v []byte) []byte { v[15]--; return v }, "the head counts"},
 		"head counts other names": {'h', 0, func(v []byte) []byte { v[23]++; return v }, "the head counts"},
+		"head of another history": {'h', 0, func(v []byte) []byte { v[31]++; return v }, "the journal leads to another token"},
 		"head behind the journal": {'h', 0, func(v []byte) []byte { v[7]--; return v }, "the head is at"},
 		"head before the journal": {'h', 0, func(v []byte) []byte { v[7]++; return v }, "the head is at"},
 		"head cut off":            {'h', 0, func(v []byte) []byte { return v[:20] }, "head of 20 bytes"},

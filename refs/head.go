@@ -1,6 +1,7 @@
 package refs
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 
 	"packhorse/odb/kv"
@@ -8,29 +9,67 @@ import (
 
 // head is the row that every transaction of a repository requires and replaces.
 //
-//	sequence(8) count(8) nameBytes(8)
+//	sequence(8) count(8) nameBytes(8) [token(8)]
+//
+// Releases that knew no tokens have left rows without one.
 type head struct {
 	sequence  uint64
 	count     uint64 // refs in all namespaces
 	nameBytes uint64 // the sum of the sizes of their names
+	// token is the exclusive or of the marks of all transactions so far, see [Entry]. It tells states
+	// of one sequence apart that belong to different histories, after a store has lost its end.
+	token uint64
+}
+
+// Version names one state of a repository's refs, also when the store has lost its last
+// transactions and others have taken their sequences: as after a failover to a replica that did not
+// have all of them yet. Equal versions show equal refs. The zero Version is that of no state.
+type Version struct {
+	Sequence uint64
+	token    uint64
+}
+
+func (h head) version() Version { return Version{h.sequence, h.token} }
+
+// following returns the head behind h, with the counts of h, and the mark that it draws.
+func (h head) following() (next head, mark uint64) {
+	next = h
+	next.sequence++
+	for mark = 0; mark == 0 || h.token^mark == 0; { // zero is that of a row without one
+		var random [8]byte
+		_, _ = rand.Read(random[:]) // does not fail
+		mark = binary.BigEndian.Uint64(random[:])
+	}
+	next.token ^= mark
+	return next, mark
 }
 
 func (h head) encode() []byte {
-	row := make([]byte, 0, 24)
+	row := make([]byte, 0, 32)
 	row = binary.BigEndian.AppendUint64(row, h.sequence)
 	row = binary.BigEndian.AppendUint64(row, h.count)
-	return binary.BigEndian.AppendUint64(row, h.nameBytes)
+	row = binary.BigEndian.AppendUint64(row, h.nameBytes)
+	if h.token == 0 {
+		return row
+	}
+	return binary.BigEndian.AppendUint64(row, h.token)
 }
 
 func decodeHead(row []byte) (head, error) {
-	if len(row) != 24 {
+	if len(row) != 24 && len(row) != 32 {
 		return head{}, corrupt("head of %d bytes", len(row))
 	}
-	return head{
+	h := head{
 		sequence:  binary.BigEndian.Uint64(row),
 		count:     binary.BigEndian.Uint64(row[8:]),
 		nameBytes: binary.BigEndian.Uint64(row[16:]),
-	}, nil
+	}
+	if len(row) == 32 {
+		if h.token = binary.BigEndian.Uint64(row[24:]); h.token == 0 {
+			return head{}, corrupt("head with a token of zero")
+		}
+	}
+	return h, nil
 }
 
 // require makes batch depend on the repository being where h says.

@@ -27,6 +27,9 @@ type Entry struct {
 	Options []string
 
 	before, after *Ref // the states of the ref, nil for "absent"
+	// mark is the random number by which the transaction changed the token of the head; zero if a
+	// release wrote it that knew no tokens.
+	mark uint64
 }
 
 // EventsMax bounds how many entries a page of [Store.Events] is asked for. A page ends with a whole
@@ -198,6 +201,9 @@ func (s *Store) TrimJournal(ctx context.Context, repo RepoID, before time.Time) 
 	return keep, err
 }
 
+// entryVersion is the first byte of a row of the journal; those of rowVersion are read as well.
+const entryVersion = 2
+
 // Flags of an entry.
 const (
 	entryFirst  = 1 << iota // it is the first of its transaction, and has the shared fields
@@ -207,9 +213,10 @@ const (
 
 // appendEntry appends the value of a journal row:
 //
-//	version(1) flags(1) [time(varint, Unix milliseconds) actor cause count(uvarint) option...] ref [state before] [state after]
+//	version(1) flags(1) [mark(8) time(varint, Unix milliseconds) actor cause count(uvarint) option...] ref [state before] [state after]
 //
-// Strings follow their size as a uvarint; the flags say which parts in brackets are present.
+// Strings follow their size as a uvarint; the flags say which parts in brackets are present. Rows
+// of version 1 have no mark.
 func appendEntry(dst []byte, entry *Entry) []byte {
 	flags := byte(0)
 	if entry.Index == 0 {
@@ -221,8 +228,9 @@ func appendEntry(dst []byte, entry *Entry) []byte {
 	if entry.after != nil {
 		flags |= entryAfter
 	}
-	dst = append(dst, rowVersion, flags)
+	dst = append(dst, entryVersion, flags)
 	if entry.Index == 0 {
+		dst = binary.BigEndian.AppendUint64(dst, entry.mark)
 		dst = binary.AppendVarint(dst, entry.Time.UnixMilli())
 		dst = appendString(dst, entry.Actor)
 		dst = appendString(dst, entry.Cause)
@@ -249,13 +257,22 @@ func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 		return Entry{}, err
 	}
 	d := decoder{rest: pair.Value}
-	d.version()
+	version := d.byte()
+	if d.err == nil && version != rowVersion && version != entryVersion {
+		d.err = corrupt("row of version %d", version)
+	}
 	flags := d.byte()
 	if first := flags&entryFirst != 0; first != (index == 0) || !first && current.Sequence != sequence {
 		return Entry{}, corrupt("journal entry %d.%d is out of place", sequence, index)
 	}
 	if index == 0 {
-		*current = Entry{Sequence: sequence, Time: time.UnixMilli(d.varint()).UTC(), Actor: d.string(), Cause: d.string()}
+		mark := uint64(0)
+		if version == entryVersion {
+			mark = d.uint64()
+		}
+		*current = Entry{
+			Sequence: sequence, mark: mark, Time: time.UnixMilli(d.varint()).UTC(), Actor: d.string(), Cause: d.string(),
+		}
 		for count := d.uvarint(); count > 0 && d.err == nil; count-- {
 			current.Options = append(current.Options, d.string())
 		}

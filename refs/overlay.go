@@ -52,26 +52,40 @@ func (o overlay) over(rows iter.Seq2[Ref, error], start, end string) iter.Seq2[R
 // differencesMax bounds the refs of an overlay that differences returns.
 const differencesMax = 100_000
 
-// differences returns the changes that turn a repository's refs as of the sequence from into those
-// as of the sequence to, whichever is later. Errors: [ErrTrimmed] when the journal does not reach
-// back far enough; [ErrBusy] when there are more than differencesMax.
-func differences(ctx context.Context, reader kv.Reader, repo RepoID, from, to uint64) (overlay, error) {
+// errLost says that two states are not of one history, or that the store has lost one of them.
+var errLost = fmt.Errorf("%w: a state was lost", ErrBusy)
+
+// differences returns the changes that turn a repository's refs as of one version into those as of
+// another, whichever is later.
+//
+// Errors: [ErrTrimmed] when the journal does not reach back far enough; [ErrBusy] when there are
+// more than differencesMax, or when the transactions of the journal do not lead from one version to
+// the other.
+func differences(ctx context.Context, reader kv.Reader, repo RepoID, from, to Version) (overlay, error) {
 	changed := make(overlay)
-	for entry, err := range journal(ctx, reader, repo, min(from, to), max(from, to)) {
+	apart := from.token ^ to.token
+	first, last := min(from.Sequence, to.Sequence), max(from.Sequence, to.Sequence)
+	for entry, err := range journal(ctx, reader, repo, first, last) {
 		if err != nil {
 			return nil, err
+		}
+		if entry.Index == 0 {
+			apart ^= entry.mark
 		}
 		_, seen := changed[entry.Ref]
 		switch {
 		case entry.Ref == "":
-		case from < to:
+		case from.Sequence < to.Sequence:
 			changed[entry.Ref] = entry.after
 		case !seen:
 			changed[entry.Ref] = entry.before
 		}
 		if len(changed) > differencesMax {
-			return nil, fmt.Errorf("refs of %s at %d: %w", repo, to, ErrBusy)
+			return nil, fmt.Errorf("refs of %s at %d: %w", repo, to.Sequence, ErrBusy)
 		}
+	}
+	if apart != 0 {
+		return nil, fmt.Errorf("refs of %s at %d: %w", repo, to.Sequence, errLost)
 	}
 	return changed, nil
 }

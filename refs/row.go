@@ -14,7 +14,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// rowVersion is the first byte of every row of refs and of the journal.
+// rowVersion is the first byte of every row of refs, and of receipts and feeds.
 const rowVersion = 1
 
 func corrupt(format string, args ...any) error {
@@ -245,6 +245,13 @@ func (d *decoder) string() string {
 		return ""
 	}
 	return string(d.take(int(n)))
+}
+
+func (d *decoder) uint64() uint64 {
+	if data := d.take(8); data != nil {
+		return binary.BigEndian.Uint64(data)
+	}
+	return 0
 }
 
 func (d *decoder) id() (id object.ID) {

@@ -10,13 +10,13 @@ import (
 	"packhorse/pack/invariants"
 )
 
-// set is all refs of a repository as of one sequence, decoded, in the order of their names. It is
+// set is all refs of a repository as of one version, decoded, in the order of their names. It is
 // immutable; a changed set copies only the chunks that differ, so that it costs little time and
 // memory.
 type set struct {
-	sequence uint64
-	chunks   []chunk // none is empty
-	bytes    int64   // of memory, about
+	version Version
+	chunks  []chunk // none is empty
+	bytes   int64   // of memory, about
 }
 
 // chunk is a run of refs.
@@ -35,8 +35,8 @@ const refBytes = int64(unsafe.Sizeof(Ref{})) + 16
 func setBytes(count, nameBytes uint64) int64 { return int64(count)*refBytes + int64(nameBytes) }
 
 // newSet builds a set of rows in order.
-func newSet(sequence uint64, rows iter.Seq2[Ref, error]) (*set, error) {
-	s := &set{sequence: sequence}
+func newSet(version Version, rows iter.Seq2[Ref, error]) (*set, error) {
+	s := &set{version: version}
 	var refs []Ref
 	for ref, err := range rows {
 		if err != nil {
@@ -128,10 +128,10 @@ func (s *set) between(start, end string) iter.Seq2[Ref, error] {
 	}
 }
 
-// with returns the set with changes, as of another sequence. It shares the chunks that nothing
+// with returns the set with changes, as of another version. It shares the chunks that nothing
 // falls into.
-func (s *set) with(sequence uint64, changes overlay) *set {
-	next := &set{sequence: sequence, chunks: make([]chunk, 0, len(s.chunks)+1)}
+func (s *set) with(version Version, changes overlay) *set {
+	next := &set{version: version, chunks: make([]chunk, 0, len(s.chunks)+1)}
 	names := slices.Sorted(maps.Keys(changes))
 	for i, c := range s.chunks {
 		// A name falls into the last chunk that does not begin behind it, or into the first one.

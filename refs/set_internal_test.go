@@ -18,7 +18,7 @@ func TestSetWith(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := func() string { return fmt.Sprintf("refs/heads/%04d", rapid.IntRange(0, 3000).Draw(t, "name")) }
 		want := overlay{}
-		current, err := newSet(0, want.over(func(func(Ref, error) bool) {}, "", ""))
+		current, err := newSet(Version{}, want.over(func(func(Ref, error) bool) {}, "", ""))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,12 +36,12 @@ func TestSetWith(t *testing.T) {
 				ref := &Ref{Name: name(), ID: object.ID{byte(sequence), 1}}
 				changes[ref.Name] = ref
 			}
-			current = current.with(sequence, changes)
+			current = current.with(Version{Sequence: sequence}, changes)
 			maps.Copy(want, changes)
 			maps.DeleteFunc(want, func(_ string, ref *Ref) bool { return ref == nil })
 		}
 
-		anew, err := newSet(current.sequence, want.over(func(func(Ref, error) bool) {}, "", ""))
+		anew, err := newSet(current.version, want.over(func(func(Ref, error) bool) {}, "", ""))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,9 +88,9 @@ func TestCacheKeepsLaterSets(t *testing.T) {
 	for _, step := range []struct{ sequence, bytes, want uint64 }{
 		{5, 30, 5}, {4, 1, 5}, {5, 1, 5}, {6, 100, 6}, {7, 101, 0}, {3, 10, 3},
 	} {
-		s.keep(RepoID{1}, &set{sequence: step.sequence, bytes: int64(step.bytes)})
+		s.keep(RepoID{1}, &set{version: Version{Sequence: step.sequence}, bytes: int64(step.bytes)})
 		got, ok := s.cache.Get(RepoID{1})
-		if ok != (step.want > 0) || ok && got.sequence != step.want {
+		if ok != (step.want > 0) || ok && got.version.Sequence != step.want {
 			t.Errorf("after sequence %d of %d bytes: %+v, want sequence %d", step.sequence, step.bytes, got, step.want)
 		}
 	}

@@ -43,7 +43,7 @@ func (s *Store) Snapshot(ctx context.Context, repo RepoID) (*Snapshot, error) {
 		return nil, err
 	}
 	snapshot := &Snapshot{store: s, repo: repo, head: head}
-	if set, ok := s.cache.Get(repo); ok && set.sequence == head.sequence {
+	if set, ok := s.cache.Get(repo); ok && set.version == head.version() {
 		snapshot.set = set
 	}
 	return snapshot, nil
@@ -69,6 +69,16 @@ func (sn *Snapshot) release() error {
 
 // Sequence returns the sequence that the snapshot shows.
 func (sn *Snapshot) Sequence() uint64 { return sn.head.sequence }
+
+// Version returns the state that the snapshot shows, as the key of what is kept of it.
+func (sn *Snapshot) Version() Version { return sn.head.version() }
+
+// IsCurrent reports whether the repository is still where the snapshot shows it. Errors:
+// [ErrRepositoryNotFound].
+func (sn *Snapshot) IsCurrent(ctx context.Context) (bool, error) {
+	now, err := sn.store.head(ctx, sn.repo)
+	return now == sn.head, err
+}
 
 // Count returns the number of refs in all namespaces.
 func (sn *Snapshot) Count() int { return int(sn.head.count) }
@@ -273,7 +283,7 @@ func (sn *Snapshot) open(ctx context.Context) (*view, error) {
 	head, err := readHead(ctx, rows, sn.repo)
 	var undo overlay
 	if err == nil {
-		undo, err = differences(ctx, sn.store.kv, sn.repo, head.sequence, sn.head.sequence)
+		undo, err = differences(ctx, sn.store.kv, sn.repo, head.version(), sn.head.version())
 	}
 	if err != nil {
 		return nil, errors.Join(err, rows.Close())
@@ -312,28 +322,31 @@ func (sn *Snapshot) load(ctx context.Context, start string) (*set, error) {
 // keep keeps a set in the cache unless a later one of the repository is there, or there is no room
 // for it.
 func (s *Store) keep(repo RepoID, fresh *set) {
-	s.cache.PutUnless(repo, fresh, fresh.bytes, func(old *set) bool { return old.sequence >= fresh.sequence })
+	s.cache.PutUnless(repo, fresh, fresh.bytes, func(old *set) bool {
+		return old.version == fresh.version || old.version.Sequence > fresh.version.Sequence
+	})
 }
 
 // decode makes the set from one that is cached, if they are not far apart, or from the stored rows.
 func (sn *Snapshot) decode(ctx context.Context) (*set, error) {
 	if near, ok := sn.store.cache.Get(sn.repo); ok {
-		apart := max(near.sequence, sn.head.sequence) - min(near.sequence, sn.head.sequence)
-		if apart == 0 {
+		if near.version == sn.head.version() {
 			return near, nil
 		}
-		if apart < 16+sn.head.count/4 {
-			changes, err := differences(ctx, sn.store.kv, sn.repo, near.sequence, sn.head.sequence)
+		there := near.version.Sequence
+		if max(there, sn.head.sequence)-min(there, sn.head.sequence) < 16+sn.head.count/4 {
+			changes, err := differences(ctx, sn.store.kv, sn.repo, near.version, sn.head.version())
 			if err == nil {
-				return near.with(sn.head.sequence, changes), nil
+				return near.with(sn.head.version(), changes), nil
 			}
 			if !errors.Is(err, ErrTrimmed) && !errors.Is(err, ErrBusy) {
 				return nil, err
 			}
+			sn.store.cache.Take(sn.repo) // it may be later than all that will be, of a history that was lost
 		}
 	}
 	if sn.head.count == 0 {
-		return &set{sequence: sn.head.sequence}, nil
+		return &set{version: sn.head.version()}, nil
 	}
 	if sn.head.count < kv.PageCountMax && rowBytesMax*sn.head.count+2*sn.head.nameBytes < kv.PageBytesMax {
 		rows, err := sn.prefetch(ctx, kv.ReadSet{Ranges: []kv.ScanOptions{refRange(sn.repo, "", "")}})
@@ -341,10 +354,10 @@ func (sn *Snapshot) decode(ctx context.Context) (*set, error) {
 			return nil, err
 		}
 		if rows != nil && !rows.rows.Pages[0].More {
-			return newSet(sn.head.sequence, scanRefs(ctx, rows, sn.repo, "", ""))
+			return newSet(sn.head.version(), scanRefs(ctx, rows, sn.repo, "", ""))
 		}
 	}
-	return newSet(sn.head.sequence, sn.scan(ctx, "", ""))
+	return newSet(sn.head.version(), sn.scan(ctx, "", ""))
 }
 
 // Branches returns up to limit branches of a namespace that were created after a place, in the

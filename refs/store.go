@@ -85,8 +85,9 @@ func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 		return err
 	}
 	batch.RequireAbsent(headKey(repo))
-	batch.Put(headKey(repo), head{sequence: 1}.encode())
-	entry := change.entry(1, s.options.Now())
+	first, mark := head{}.following()
+	batch.Put(headKey(repo), first.encode())
+	entry := change.entry(1, mark, s.options.Now())
 	batch.Put(journalKey(repo, 1, 0), appendEntry(nil, &entry))
 	return nil
 }

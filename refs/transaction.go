@@ -71,13 +71,14 @@ func (c *Change) check() error {
 }
 
 // entry returns an entry without a ref, with the fields that all entries of a transaction share.
-func (c *Change) entry(sequence uint64, now time.Time) Entry {
+func (c *Change) entry(sequence, mark uint64, now time.Time) Entry {
 	at := c.Time
 	if at.IsZero() {
 		at = now
 	}
 	return Entry{
-		Sequence: sequence, Actor: c.Actor, Time: at.UTC().Truncate(time.Millisecond), Cause: c.Cause, Options: c.Options,
+		Sequence: sequence, mark: mark, Actor: c.Actor, Time: at.UTC().Truncate(time.Millisecond), Cause: c.Cause,
+		Options: c.Options,
 	}
 }
 
@@ -323,13 +324,13 @@ func (tx *Tx) checkCounted() {
 
 // shared returns an entry with the shared fields of the transaction.
 func (tx *Tx) shared() *Entry {
-	entry := tx.change.entry(tx.head.sequence+1, tx.change.Time)
+	entry := tx.change.entry(tx.next.sequence, tx.mark, tx.change.Time)
 	return &entry
 }
 
 // putChanges adds the changes of refs to the batch and to result, and counts the head that follows.
 func (tx *Tx) putChanges(result *Result) {
-	next := head{sequence: tx.head.sequence + 1, count: tx.head.count, nameBytes: tx.head.nameBytes}
+	tx.next, tx.mark = tx.head.following()
 	for _, name := range tx.order {
 		before, after := tx.stored[name], tx.changed[name]
 		if before == nil && after == nil || before != nil && after != nil && *before == *after {
@@ -339,13 +340,13 @@ func (tx *Tx) putChanges(result *Result) {
 		entry.Index, entry.Ref = uint32(len(result.Updates)), name
 		if before != nil {
 			entry.before, entry.Before = before, before.ID
-			next.count--
-			next.nameBytes -= uint64(len(name))
+			tx.next.count--
+			tx.next.nameBytes -= uint64(len(name))
 		}
 		if after != nil {
 			entry.after, entry.After = after, after.ID
-			next.count++
-			next.nameBytes += uint64(len(name))
+			tx.next.count++
+			tx.next.nameBytes += uint64(len(name))
 		}
 		tx.putRef(name, before, after)
 		result.Updates = append(result.Updates, entry)
@@ -353,7 +354,6 @@ func (tx *Tx) putChanges(result *Result) {
 	for i := range result.Updates {
 		tx.putEntry(&result.Updates[i])
 	}
-	tx.next = next
 }
 
 func (tx *Tx) putRef(name string, before, after *Ref) {

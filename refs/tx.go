@@ -33,7 +33,8 @@ type Tx struct {
 	long    map[string]int // how many names share their first bytes, as far as known; see checkLong
 	count   int            // the repository's refs, changes included
 	dropped bool
-	next    head // the one that follows; see putChanges
+	next    head   // the one that follows; see putChanges
+	mark    uint64 // leads from the token of head to that of next
 	result  []byte
 	told    *feedRow // for the feed of the organization; nil when there is nothing to tell
 }
@@ -48,6 +49,28 @@ func newTx(store *Store, repo RepoID, change *Change, head head) *Tx {
 
 // Sequence returns the sequence on which the transaction builds. Its own will be the next one.
 func (tx *Tx) Sequence() uint64 { return tx.head.sequence }
+
+// Follows reports whether the transaction builds on a state: whether all transactions since then,
+// which the journal tells, are in one history with it. It is false when the journal does not reach
+// back as far.
+func (tx *Tx) Follows(ctx context.Context, state Version) (bool, error) {
+	if state.Sequence > tx.head.sequence {
+		return false, nil
+	}
+	token := state.token
+	for entry, err := range journal(ctx, tx.store.kv, tx.repo, state.Sequence, tx.head.sequence) {
+		if errors.Is(err, ErrTrimmed) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if entry.Index == 0 {
+			token ^= entry.mark
+		}
+	}
+	return token == tx.head.token, nil
+}
 
 // Count returns the number of refs in all namespaces.
 func (tx *Tx) Count() int { return tx.count }

@@ -62,7 +62,7 @@ func (s *session) lsRefs(in *pktline.Reader, arguments bool) error {
 		})
 	}
 	defer shown.Close()
-	answer := s.listings.get(key, shown.Sequence())
+	answer := s.listings.get(key, shown.Version())
 	if answer == nil {
 		var text bytes.Buffer
 		if err := ask.tell(s.x.Context(), pktline.NewWriter(&text), shown); err != nil {
@@ -70,7 +70,7 @@ func (s *session) lsRefs(in *pktline.Reader, arguments bool) error {
 		}
 		answer = text.Bytes()
 		if len(answer) <= listingBytesMax {
-			s.listings.put(key, shown.Sequence(), answer)
+			s.listings.put(key, shown.Version(), answer)
 		}
 	}
 	s.x.Respond(http.StatusOK, fetchResult, answer)

@@ -22,10 +22,10 @@ type listingKey struct {
 	prefixes              string
 }
 
-// listing is the answer to a listing of refs, as of a sequence of the repository.
+// listing is the answer to a listing of refs, in a state of the repository.
 type listing struct {
-	sequence uint64
-	answer   []byte // never changed
+	version refs.Version
+	answer  []byte // never changed
 }
 
 // listings keeps the answers that were given last, the newest of each question. Its methods may be
@@ -38,17 +38,19 @@ func newListings() listings {
 	return listings{lru.New[listingKey, listing](listingsBytesMax, listingsBytesMax)}
 }
 
-// get returns the answer of a sequence, nil when it is not cached.
-func (c listings) get(key listingKey, sequence uint64) []byte {
+// get returns the answer in a state, nil when it is not cached.
+func (c listings) get(key listingKey, version refs.Version) []byte {
 	l, ok := c.cache.Get(key)
-	if !ok || l.sequence != sequence {
+	if !ok || l.version != version {
 		return nil
 	}
 	return l.answer
 }
 
 // put keeps an answer, unless a later one is there.
-func (c listings) put(key listingKey, sequence uint64, answer []byte) {
+func (c listings) put(key listingKey, version refs.Version, answer []byte) {
 	cost := int64(len(answer)+len(key.head)+len(key.prefixes)) + listingCost
-	c.cache.PutUnless(key, listing{sequence, answer}, cost, func(old listing) bool { return old.sequence >= sequence })
+	c.cache.PutUnless(key, listing{version, answer}, cost, func(old listing) bool {
+		return old.version == version || old.version.Sequence > version.Sequence
+	})
 }

@@ -113,12 +113,12 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 
 // prune removes what nothing has reached since a time.
 func (j *Job) prune(ctx context.Context, since time.Time) (count int, err error) {
-	var sequence uint64
+	var state refs.Version
 	p, err := repack.PlanPrune(ctx, j.Objects, j.Pool, repack.PruneOptions{
 		RepackOptions: j.Compact.RepackOptions,
 		ShareMin:      j.PruneShare,
 		Roots: func(ctx context.Context) (tips, old []object.ID, err error) {
-			if tips, sequence, err = j.tips(ctx); err == nil {
+			if tips, state, err = j.tips(ctx); err == nil {
 				old, err = j.old(ctx, since)
 			}
 			return tips, old, err
@@ -135,7 +135,13 @@ func (j *Job) prune(ctx context.Context, since time.Time) (count int, err error)
 	}
 	change := refs.Change{Cause: "maintenance"}
 	_, err = j.Names.Update(ctx, j.Repo, change, func(ctx context.Context, tx *refs.Tx) error {
-		moved, err := j.moved(ctx, sequence)
+		// The journal tells what has moved since only if the store has not lost the state of the plan.
+		if follows, err := tx.Follows(ctx, state); err != nil {
+			return err
+		} else if !follows {
+			return fmt.Errorf("refs went back: %w", odb.ErrNeeded)
+		}
+		moved, err := j.moved(ctx, state.Sequence)
 		if err != nil {
 			return err
 		}
@@ -148,20 +154,20 @@ func (j *Job) prune(ctx context.Context, since time.Time) (count int, err error)
 	return p.ObjectCount(), nil
 }
 
-// tips returns the targets of the refs of all namespaces, as of a sequence.
-func (j *Job) tips(ctx context.Context) (tips []object.ID, sequence uint64, err error) {
+// tips returns the targets of the refs of all namespaces, and the state in which they were read.
+func (j *Job) tips(ctx context.Context) (tips []object.ID, state refs.Version, err error) {
 	names, err := j.Names.Snapshot(ctx, j.Repo)
 	if err != nil {
-		return nil, 0, err
+		return nil, state, err
 	}
 	defer func() { err = errors.Join(err, names.Close()) }()
 	for ref, err := range names.All(ctx, "refs/") {
 		if err != nil {
-			return nil, 0, fmt.Errorf("read refs: %w", err)
+			return nil, state, fmt.Errorf("read refs: %w", err)
 		}
 		tips = append(tips, ref.ID)
 	}
-	return tips, names.Sequence(), nil
+	return tips, names.Version(), nil
 }
 
 // old returns the values that refs have lost since a time.

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"packhorse/engine"
@@ -16,27 +17,27 @@ import (
 // succeeds.
 func TestCareStoreAway(t *testing.T) {
 	t.Parallel()
-	works := map[string]func(ctx context.Context, t *testing.T, host *engine.Host) error{
-		"fsck": func(ctx context.Context, t *testing.T, host *engine.Host) error {
+	works := map[string]func(ctx context.Context, host *engine.Host) error{
+		"fsck": func(ctx context.Context, host *engine.Host) error {
 			for checked, err := range host.Fsck(ctx, engine.FsckOptions{}) {
 				if err != nil {
 					return err
 				}
 				if checked.Damaged() {
-					t.Errorf("damage: %q", checked.Problems())
+					return fmt.Errorf("damage: %q", checked.Problems())
 				}
 			}
 			return nil
 		},
-		"scrub": func(ctx context.Context, t *testing.T, host *engine.Host) error {
+		"scrub": func(ctx context.Context, host *engine.Host) error {
 			before := host.ScrubStats().ProblemCount
 			err := host.Scrub(ctx, engine.ScrubOptions{BytesPerSecond: 1 << 40, Passes: 1})
 			if found := host.ScrubStats().ProblemCount - before; found > 0 {
-				t.Errorf("%d problems are counted", found)
+				return fmt.Errorf("%d problems are counted", found)
 			}
 			return err
 		},
-		"maintenance": func(ctx context.Context, _ *testing.T, host *engine.Host) error {
+		"maintenance": func(ctx context.Context, host *engine.Host) error {
 			for done, err := range host.Maintain(ctx, engine.MaintainOptions{ReaderGrace: -1, Grace: -1}) {
 				if err = errors.Join(err, done.Err); err != nil {
 					return err
@@ -62,7 +63,7 @@ func TestCareStoreAway(t *testing.T) {
 					}
 				}
 				store.Leave(depth)
-				err := work(t.Context(), t, host)
+				err := work(t.Context(), host)
 				met = store.Return() > 0
 				switch {
 				case errors.Is(err, kv.ErrUnavailable):
@@ -70,7 +71,7 @@ func TestCareStoreAway(t *testing.T) {
 				case err != nil:
 					t.Fatalf("away after %d calls: %v", depth, err)
 				}
-				if err := work(t.Context(), t, host); err != nil {
+				if err := work(t.Context(), host); err != nil {
 					t.Fatalf("after it was away after %d calls: %v", depth, err)
 				}
 			}
@@ -80,7 +81,7 @@ func TestCareStoreAway(t *testing.T) {
 			if n := host.DamageCount(); n != 0 {
 				t.Errorf("%d things count as damaged", n)
 			}
-			if err := works["fsck"](t.Context(), t, host); err != nil {
+			if err := works["fsck"](t.Context(), host); err != nil {
 				t.Error(err)
 			}
 		})

@@ -7,9 +7,11 @@ import (
 	"fmt"
 
 	"packhorse/engine/backup"
+	"packhorse/engine/catalog"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/refs"
 )
 
 // ErrNoCheckpoints says that the host's key-value store cannot be copied while it is in use.
@@ -35,8 +37,7 @@ func poolNames(ctx context.Context, r kv.Reader, pools []odb.PoolID) (map[odb.Po
 		wanted[pool] = ""
 	}
 	names := make(map[odb.PoolID]string, len(pools))
-	prefix := []byte{tableRecord}
-	for pair, err := range r.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+	for pair, err := range r.Scan(ctx, catalog.Records(refs.RepoID{})) {
 		if err != nil {
 			return nil, fmt.Errorf("scan repositories: %w", err)
 		}

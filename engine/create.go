@@ -2,12 +2,12 @@ package engine
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/maphash"
 
+	"packhorse/engine/catalog"
 	"packhorse/engine/upstream"
 	"packhorse/odb/kv"
 	"packhorse/refs"
@@ -112,10 +112,10 @@ func (h *Host) create(
 	turn.Lock()
 	defer turn.Unlock()
 
-	if err := h.takeName(ctx, b, actor.Org, request.Name); err != nil {
-		return Created{}, nil, nil, err
+	number, free, err := h.catalog.Draw(ctx, b, actor.Org, request.Name)
+	if err == nil && !free {
+		err = h.taken(ctx, actor.Org, request.Name)
 	}
-	number, err := h.drawNumber(ctx, b, actor.Org)
 	if err != nil {
 		return Created{}, nil, nil, err
 	}
@@ -148,9 +148,7 @@ func (h *Host) create(
 	if err != nil {
 		return Created{}, nil, nil, err
 	}
-	b.Put(recordKey(rec.ID), stored)
-	b.Put(nameKey(rec.Org, rec.Name), nameRow{id: rec.ID}.encode())
-	b.Put(numberKey(rec.Org, number), rec.ID[:])
+	catalog.Add(b, rec.Org, rec.Name, number, rec.ID, stored)
 	change := refs.Change{
 		Org: rec.Org, Actor: actor.Subject, Cause: request.Base.cause(), Policy: actor.Policy, Time: rec.Created,
 	}
@@ -175,21 +173,9 @@ func (h *Host) create(
 	return created, begin, commit, nil
 }
 
-// takeName makes b depend on the name being free. Errors: [ErrExists], which is durable when it is
-// returned.
-func (h *Host) takeName(ctx context.Context, b *kv.Batch, org, name string) error {
-	row, err := lookupName(ctx, h.keys, org, name)
-	switch {
-	case isNotFound(err):
-		b.RequireAbsent(nameKey(org, name))
-		return nil
-	case err != nil:
-		return err
-	case row.deleted:
-		b.Require(nameKey(org, name), row.encode())
-		return nil
-	}
-	if err := h.keys.WaitDurable(ctx, nameKey(org, name)); err != nil {
+// taken returns [ErrExists] for a name that is not free, when that is durable.
+func (h *Host) taken(ctx context.Context, org, name string) error {
+	if err := h.keys.WaitDurable(ctx, catalog.NameKey(org, name)); err != nil {
 		return fmt.Errorf("wait for repository %q: %w", name, err)
 	}
 	return &failure{kind: ErrExists, text: fmt.Sprintf("repository %q already exists", name)}
@@ -201,41 +187,17 @@ func (h *Host) checkCount(ctx context.Context, org string, most int) error {
 	if most <= 0 {
 		return nil
 	}
-	count := 0
-	scan := kv.ScanOptions{Start: numberKey(org, 0), End: kv.PrefixEnd(orgKey(tableNumber, org)), Limit: most}
-	for _, err := range h.keys.Scan(ctx, scan) {
-		if err != nil {
-			return fmt.Errorf("count repositories of %s: %w", org, err)
-		}
-		count++
+	count, err := h.catalog.Count(ctx, org, most)
+	if err != nil {
+		return err
 	}
 	if count < most {
 		return nil
 	}
-	if err := h.keys.WaitDurable(ctx, counterKey(org)); err != nil {
+	if err := h.keys.WaitDurable(ctx, catalog.CounterKey(org)); err != nil {
 		return fmt.Errorf("wait for creations of %s: %w", org, err)
 	}
 	return &failure{kind: ErrQuota, text: fmt.Sprintf(
 		"organization %q may have %d repositories, and has as many (limits.repositories of its org.yaml): delete one first",
 		org, most)}
-}
-
-// drawNumber takes the organization's next number inside b.
-func (h *Host) drawNumber(ctx context.Context, b *kv.Batch, org string) (uint64, error) {
-	key := counterKey(org)
-	last, err := h.keys.Get(ctx, key)
-	switch {
-	case errors.Is(err, kv.ErrNotFound):
-		b.RequireAbsent(key)
-		last = make([]byte, 8)
-	case err != nil:
-		return 0, fmt.Errorf("draw a number for %s: %w", org, err)
-	case len(last) != 8:
-		return 0, fmt.Errorf("%w: counter of %d bytes", ErrCorrupt, len(last))
-	default:
-		b.Require(key, last)
-	}
-	number := binary.BigEndian.Uint64(last) + 1
-	b.Put(key, binary.BigEndian.AppendUint64(nil, number))
-	return number, nil
 }

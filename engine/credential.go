@@ -63,7 +63,7 @@ func (h *Host) SecretDigest(request []byte) [32]byte { return h.secrets.Digest(r
 
 // RepositoryByID opens the organization's repository of an id. Errors: [ErrNotFound].
 func (h *Host) RepositoryByID(ctx context.Context, org string, id refs.RepoID) (*Repository, error) {
-	rec, stored, err := readRecord(ctx, h.keys, id)
+	rec, stored, err := h.readRecord(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"packhorse/engine/catalog"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -15,7 +16,7 @@ const branchPrefix = "refs/heads/"
 
 // Describe returns the repository's item when everything in it is durable.
 func (r *Repository) Describe(ctx context.Context) (Item, error) {
-	if err := r.host.keys.WaitDurable(ctx, recordKey(r.record.ID)); err != nil {
+	if err := r.host.keys.WaitDurable(ctx, catalog.RecordKey(r.record.ID)); err != nil {
 		return Item{}, fmt.Errorf("wait for record of repository %s: %w", r.record.ID, err)
 	}
 	return r.record.item(), nil
@@ -101,7 +102,7 @@ func (r *Repository) head(
 	if ns != refs.Main || names.Count() == 0 || !errors.Is(err, refs.ErrNotFound) {
 		return r.record.DefaultBranch, ref, err
 	}
-	rec, _, err := readRecord(ctx, r.host.keys, r.record.ID)
+	rec, _, err := r.host.readRecord(ctx, r.record.ID)
 	if err != nil {
 		return r.record.DefaultBranch, ref, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/engine/catalog"
 	"packhorse/engine/credential"
 	"packhorse/engine/outbox"
 	"packhorse/engine/upstream"
@@ -40,12 +41,12 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 	); err != nil {
 		return Deleted{}, err
 	}
-	row, err := lookupName(ctx, h.keys, actor.Org, name)
+	row, err := h.lookupName(ctx, actor.Org, name)
 	if err != nil {
 		return Deleted{}, err
 	}
-	if row.deleted {
-		if err := h.keys.WaitDurable(ctx, nameKey(actor.Org, name)); err != nil {
+	if row.Deleted {
+		if err := h.keys.WaitDurable(ctx, catalog.NameKey(actor.Org, name)); err != nil {
 			return Deleted{}, fmt.Errorf("wait for repository %q: %w", name, err)
 		}
 		return Deleted{}, &failure{kind: ErrDeleted, text: fmt.Sprintf("repository %q has been deleted already", name)}
@@ -59,11 +60,9 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 	done, err := repo.transact(ctx, actor, change, func(_ context.Context, tx *refs.Tx, _ *Repository) error {
 		tx.Drop()
 		b := tx.Batch()
-		b.Delete(recordKey(repo.record.ID))
+		catalog.Remove(b, actor.Org, name, repo.record.Number, repo.record.ID)
 		b.Delete(credential.Key(repo.record.ID))
 		upstream.Drop(b, repo.record.ID)
-		b.Put(nameKey(actor.Org, name), nameRow{id: repo.record.ID, deleted: true}.encode())
-		b.Delete(numberKey(actor.Org, repo.record.Number))
 		h.objects.DropPool(b, repo.record.Pool)
 		outbox.Drop(b, repo.record.ID)
 		deleted.Sequence = tx.Sequence() + 1

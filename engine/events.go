@@ -2,9 +2,11 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
+	"packhorse/engine/catalog"
 	"packhorse/refs"
 )
 
@@ -67,14 +69,14 @@ func (h *Host) OrgEvents(ctx context.Context, org string, after refs.FeedCursor,
 	if err != nil {
 		return page, err
 	}
-	names := make(map[refs.RepoID]string)
+	names, err := h.namesOf(ctx, page.Events)
+	if err != nil {
+		return refs.FeedPage{}, err
+	}
 	events := page.Events[:0]
 	for _, event := range page.Events {
 		if event.Kind != refs.FeedDeleted {
-			if event.Name, err = h.nameOf(ctx, event.Repo, names); err != nil {
-				return refs.FeedPage{}, err
-			}
-			if event.Name == "" {
+			if event.Name = names[event.Repo]; event.Name == "" {
 				continue
 			}
 		}
@@ -84,21 +86,27 @@ func (h *Host) OrgEvents(ctx context.Context, org string, after refs.FeedCursor,
 	return page, nil
 }
 
-// nameOf returns the name of a repository, durable, and "" when it has been deleted. It keeps it in
-// names.
-func (h *Host) nameOf(ctx context.Context, id refs.RepoID, names map[refs.RepoID]string) (string, error) {
-	if name, ok := names[id]; ok {
-		return name, nil
+// namesOf returns the durable names of the repositories in events, but for those that have been
+// deleted.
+func (h *Host) namesOf(ctx context.Context, events []refs.FeedEvent) (map[refs.RepoID]string, error) {
+	names := make(map[refs.RepoID]string)
+	for i := range events {
+		if events[i].Kind != refs.FeedDeleted {
+			names[events[i].Repo] = ""
+		}
 	}
-	rec, _, err := readRecord(ctx, h.keys, id)
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return "", err
+	ids := slices.Collect(maps.Keys(names))
+	records, err := h.catalog.Read(ctx, ids)
+	if err != nil {
+		return nil, err
 	}
-	if err := h.keys.WaitDurable(ctx, recordKey(id)); err != nil {
-		return "", fmt.Errorf("wait for record of repository %s: %w", id, err)
+	for _, id := range ids {
+		names[id] = records[id].Name
+		if err := h.keys.WaitDurable(ctx, catalog.RecordKey(id)); err != nil {
+			return nil, fmt.Errorf("wait for record of repository %s: %w", id, err)
+		}
 	}
-	names[id] = rec.Name
-	return rec.Name, nil
+	return names, nil
 }
 
 // OrgEventsEnd returns the position behind all events that an organization has now.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"packhorse/engine/catalog"
 	"packhorse/engine/commit"
 	"packhorse/engine/quota"
 	"packhorse/odb"
@@ -99,7 +100,7 @@ func (h *Host) origin(ctx context.Context, b *kv.Batch, actor *Actor, request *C
 	if err != nil {
 		return nil, err
 	}
-	b.Require(recordKey(source.record.ID), source.stored)
+	b.Require(catalog.RecordKey(source.record.ID), source.stored)
 	names, err := source.visibleNames(ctx)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 
+	"packhorse/engine/catalog"
 	"packhorse/odb"
 	"packhorse/odb/kv"
 	"packhorse/pack/object"
@@ -154,19 +155,20 @@ func (h *Host) repositories(ctx context.Context) iter.Seq2[refs.RepoID, error] {
 		var last refs.RepoID
 		var damage error
 		for pair, err := range h.keys.Scan(ctx,
-			kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
+			catalog.Records(refs.RepoID{})) {
 			if err != nil {
 				damage = fmt.Errorf("scan repositories: %w", err)
 				break
 			}
-			if len(pair.Key) != 1+len(refs.RepoID{}) {
+			id, ok := catalog.RecordOf(pair.Key)
+			if !ok {
 				err := fmt.Errorf("%w: record key of %d bytes", ErrCorrupt, len(pair.Key))
 				if !yield(refs.RepoID{}, err) {
 					return
 				}
 				continue
 			}
-			last = refs.RepoID(pair.Key[1:])
+			last = id
 			if !yield(last, nil) {
 				return
 			}
@@ -175,7 +177,7 @@ func (h *Host) repositories(ctx context.Context) iter.Seq2[refs.RepoID, error] {
 			return
 		}
 		for pair, err := range h.keys.Scan(ctx,
-			kv.ScanOptions{Start: []byte{tableNumber}, End: kv.PrefixEnd([]byte{tableNumber})}) {
+			catalog.Numbers()) {
 			if err != nil {
 				yield(refs.RepoID{}, fmt.Errorf("scan the organizations' lists: %w", err))
 				return
@@ -203,8 +205,7 @@ func (o *poolOwners) owned(ctx context.Context, pool odb.PoolID) (bool, error) {
 		return true, nil
 	}
 	o.pools = make(map[odb.PoolID]struct{})
-	prefix := []byte{tableRecord}
-	for pair, err := range o.host.keys.Scan(ctx, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}) {
+	for pair, err := range o.host.keys.Scan(ctx, catalog.Records(refs.RepoID{})) {
 		if err != nil {
 			return false, err
 		}
@@ -220,7 +221,7 @@ func (o *poolOwners) owned(ctx context.Context, pool odb.PoolID) (bool, error) {
 // check verifies one repository.
 func (h *Host) check(ctx context.Context, id refs.RepoID, options FsckOptions) (Checked, error) {
 	checked := Checked{Repository: id}
-	rec, _, err := readRecord(ctx, h.keys, id)
+	rec, _, err := h.readRecord(ctx, id)
 	if err == nil {
 		checked.Org, checked.Name = rec.Org, rec.Name
 		if err = h.checkName(ctx, &rec); err == nil {
@@ -242,17 +243,11 @@ func (h *Host) check(ctx context.Context, id refs.RepoID, options FsckOptions) (
 
 // checkName makes sure that a repository is found by its name and its number.
 func (h *Host) checkName(ctx context.Context, rec *record) error {
-	row, err := lookupName(ctx, h.keys, rec.Org, rec.Name)
-	if err == nil && !row.deleted && row.id == rec.ID {
-		var numbered []byte
-		if numbered, err = h.keys.Get(ctx, numberKey(rec.Org, rec.Number)); err == nil && bytes.Equal(numbered, rec.ID[:]) {
-			return nil
-		}
-	}
-	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, kv.ErrNotFound) {
+	listed, err := h.catalog.Listed(ctx, rec.Org, rec.Name, rec.Number, rec.ID)
+	if err != nil || listed {
 		return err
 	}
-	now, _, err := readRecord(ctx, h.keys, rec.ID)
+	now, _, err := h.readRecord(ctx, rec.ID)
 	if err != nil {
 		return err // deleted since
 	}
@@ -281,7 +276,7 @@ func (h *Host) checkObjects(
 	}
 	report, err := h.objects.Fsck(ctx, pool, objects)
 	if errors.Is(err, odb.ErrNoPool) {
-		if _, _, gone := readRecord(ctx, h.keys, checked.Repository); gone != nil {
+		if _, _, gone := h.readRecord(ctx, checked.Repository); gone != nil {
 			return checked, gone // deleted since
 		}
 		checked.Problem = fmt.Errorf("%w: repository %s has lost its pool: %w", ErrCorrupt, checked.Repository, err)

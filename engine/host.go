@@ -41,6 +41,7 @@ import (
 	"sync"
 	"time"
 
+	"packhorse/engine/catalog"
 	"packhorse/engine/clonecache"
 	"packhorse/engine/cluster"
 	"packhorse/engine/credential"
@@ -66,6 +67,7 @@ type Host struct {
 	files   file.Store
 	objects *odb.Store
 	names   *refs.Store
+	catalog *catalog.Catalog[record]
 	outbox  outbox.Outbox[*record]
 	hooks   *webhook.Deliverer
 
@@ -139,6 +141,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		files:       c.Files,
 		objects:     objects,
 		names:       refs.Open(c.KV, c.Refs),
+		catalog:     catalog.New(c.KV, decodeRecord),
 		outbox:      outbox.New[*record](c.KV),
 		clones:      c.Clones,
 		space:       c.Space,

@@ -4,11 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"iter"
+	"slices"
 	"strings"
 
+	"packhorse/engine/catalog"
+	"packhorse/engine/upstream"
 	"packhorse/odb/kv"
-	"packhorse/refs"
 )
 
 // Page is a page of a listing: the items, and the cursor of the next page when there is more.
@@ -32,67 +33,84 @@ const cursorRepositories = 'r'
 // Repositories lists an organization's repositories in the order of their creation. Errors:
 // [ErrInvalid] for a cursor that is not one of this listing.
 func (h *Host) Repositories(ctx context.Context, org string, options ListOptions) (Page[Item], error) {
-	start := numberKey(org, 0)
+	var after uint64
 	if options.Cursor != "" {
-		after, err := decodeCursor(cursorRepositories, options.Cursor, 8)
+		position, err := decodeCursor(cursorRepositories, options.Cursor, 8)
 		if err != nil {
 			return Page[Item]{}, err
 		}
-		start = append(numberKey(org, binary.BigEndian.Uint64(after)), 0)
+		after = binary.BigEndian.Uint64(position)
 	}
 	query := strings.ToLower(options.Query)
+	pace := catalog.Pace{First: options.Limit + 1}
+	if query != "" {
+		pace = catalog.Pace{First: max(pace.First, searchedMin), Ahead: true}
+	}
 	var page Page[Item]
-	var last record
-	for rec, err := range h.records(ctx, org, start) {
+	var found []record
+	for rec, err := range h.catalog.All(ctx, org, after, pace) {
 		if err != nil {
 			return Page[Item]{}, err
 		}
 		if query != "" && !strings.Contains(strings.ToLower(rec.Name), query) {
 			continue
 		}
-		if len(page.Items) == options.Limit {
-			page.Next = encodeCursor(cursorRepositories, binary.BigEndian.AppendUint64(nil, last.Number))
+		if len(found) == options.Limit {
+			last := found[len(found)-1].Number
+			page.Next = encodeCursor(cursorRepositories, binary.BigEndian.AppendUint64(nil, last))
 			break
 		}
-		if _, err := h.withUpstream(ctx, h.keys, &rec); err != nil {
-			return Page[Item]{}, err
-		}
+		found = append(found, rec)
+	}
+	if err := h.withUpstreams(ctx, found); err != nil {
+		return Page[Item]{}, err
+	}
+	for i := range found {
+		rec := &found[i]
 		if rec.Chosen == chosenLater || rec.Renamed {
-			if err := h.keys.WaitDurable(ctx, recordKey(rec.ID)); err != nil {
+			if err := h.keys.WaitDurable(ctx, catalog.RecordKey(rec.ID)); err != nil {
 				return Page[Item]{}, fmt.Errorf("wait for record of repository %s: %w", rec.ID, err)
 			}
 		}
 		page.Items = append(page.Items, rec.item())
-		last = rec
 	}
 	// A listing that shows a creation makes it durable first: docs/invariants.md 1.
-	if err := h.keys.WaitDurable(ctx, counterKey(org)); err != nil {
+	if err := h.keys.WaitDurable(ctx, catalog.CounterKey(org)); err != nil {
 		return Page[Item]{}, fmt.Errorf("wait for creations of %s: %w", org, err)
 	}
 	return page, nil
 }
 
-// records walks the repositories of an organization in the order of their creation, from the key of
-// a number on.
-func (h *Host) records(ctx context.Context, org string, start []byte) iter.Seq2[record, error] {
-	return func(yield func(record, error) bool) {
-		scan := kv.ScanOptions{Start: start, End: kv.PrefixEnd(orgKey(tableNumber, org))}
-		for pair, err := range h.keys.Scan(ctx, scan) {
-			if err != nil {
-				err = fmt.Errorf("list repositories of %s: %w", org, err)
-			} else if len(pair.Value) != len(refs.RepoID{}) {
-				err = fmt.Errorf("%w: number row of %d bytes", ErrCorrupt, len(pair.Value))
-			}
-			var rec record
-			if err == nil {
-				rec, _, err = readRecord(ctx, h.keys, refs.RepoID(pair.Value))
-			}
-			if isNotFound(err) {
-				continue // deleted since the scan began
-			}
-			if !yield(rec, err) || err != nil {
-				return
-			}
+// searchedMin is how many repositories a search reads at first.
+const searchedMin = 20
+
+// withUpstreams is withUpstream for many records, a read for as many as it allows.
+func (h *Host) withUpstreams(ctx context.Context, all []record) error {
+	attached := make([]*record, 0, len(all))
+	for i := range all {
+		if all[i].Upstream != nil {
+			attached = append(attached, &all[i])
 		}
 	}
+	for some := range slices.Chunk(attached, kv.ReadCountMax) {
+		var set kv.ReadSet
+		for _, rec := range some {
+			set.Keys = append(set.Keys, upstream.StateKey(rec.ID))
+		}
+		rows, err := h.keys.Read(ctx, set)
+		if err != nil {
+			return fmt.Errorf("read sync states: %w", err)
+		}
+		for i, rec := range some {
+			if rows.Values[i] == nil {
+				continue
+			}
+			state, err := upstream.DecodeState(rec.ID, rows.Values[i])
+			if err != nil {
+				return err
+			}
+			rec.see(&state)
+		}
+	}
+	return nil
 }

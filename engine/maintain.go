@@ -9,6 +9,7 @@ import (
 	"iter"
 	"time"
 
+	"packhorse/engine/catalog"
 	"packhorse/engine/maintain"
 	"packhorse/odb"
 	"packhorse/odb/kv"
@@ -64,17 +65,17 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 		}
 		defer h.endMaintenance()
 		trimmed := h.names.TrimFeeds(ctx, h.now().Add(-max(settings.JournalAge, settings.Grace)))
-		for pair, err := range h.keys.Scan(ctx,
-			kv.ScanOptions{Start: []byte{tableRecord}, End: kv.PrefixEnd([]byte{tableRecord})}) {
+		for pair, err := range h.keys.Scan(ctx, catalog.Records(refs.RepoID{})) {
 			if err != nil {
 				yield(Maintained{}, fmt.Errorf("scan repositories: %w", err))
 				return
 			}
-			if len(pair.Key) != 1+len(refs.RepoID{}) {
+			id, ok := catalog.RecordOf(pair.Key)
+			if !ok {
 				continue // fsck reports it
 			}
-			done, err := h.maintainOne(ctx, refs.RepoID(pair.Key[1:]), &options, &settings)
-			if errors.Is(err, ErrNotFound) || errors.Is(err, refs.ErrRepositoryNotFound) || errors.Is(err, odb.ErrNoPool) {
+			done, err := h.maintainOne(ctx, id, pair.Value, &options, &settings)
+			if errors.Is(err, refs.ErrRepositoryNotFound) || errors.Is(err, odb.ErrNoPool) {
 				continue // deleted since the scan began
 			}
 			if err := cmp.Or(ctx.Err(), away(err)); err != nil {
@@ -100,10 +101,12 @@ func away(err error) error {
 	return nil
 }
 
+// maintainOne maintains the repository of a record. One that was deleted since the record was read
+// has no journal: refs.ErrRepositoryNotFound.
 func (h *Host) maintainOne(
-	ctx context.Context, id refs.RepoID, options *MaintainOptions, settings *maintain.Settings,
+	ctx context.Context, id refs.RepoID, stored []byte, options *MaintainOptions, settings *maintain.Settings,
 ) (Maintained, error) {
-	rec, _, err := readRecord(ctx, h.keys, id)
+	rec, err := decodeRecord(id, stored)
 	if err != nil {
 		return Maintained{}, err
 	}

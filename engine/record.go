@@ -2,49 +2,25 @@ package engine
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"packhorse/engine/catalog"
 	"packhorse/engine/upstream"
 	"packhorse/odb"
-	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
-// The tables of this package: the first byte of every key. Ids follow as raw bytes, an organization
-// ends in a NUL.
+// The tables of this package: the first byte of every key.
 const (
-	tableRecord  = 'R' // repository id -> record
-	tableName    = 'N' // organization, name -> nameRow
-	tableNumber  = 'n' // organization, number -> repository id; the order of creation
-	tableCounter = 'q' // organization -> the number of its last creation
-
 	tableScrub   = 'x' // the repository that the scrubber is at
 	tableStoreID = 'I' // the id of the store
 	tableRound   = 'y' // when the last round of maintenance began
 )
 
-func recordKey(id refs.RepoID) []byte { return append([]byte{tableRecord}, id[:]...) }
-
-func nameKey(org, name string) []byte { return append(orgKey(tableName, org), name...) }
-
-func numberKey(org string, number uint64) []byte {
-	return binary.BigEndian.AppendUint64(orgKey(tableNumber, org), number)
-}
-
-func counterKey(org string) []byte { return orgKey(tableCounter, org) }
-
-func orgKey(table byte, org string) []byte {
-	key := make([]byte, 0, 1+len(org)+1+64)
-	key = append(key, table)
-	key = append(key, org...)
-	return append(key, 0)
-}
-
-// record is a repository as it is stored, under table R. Only its name and its default branch
+// record is a repository as it is stored in the catalog. Only its name and its default branch
 // change until it is deleted; every transaction on the repository requires the record as it read
 // it.
 type record struct {
@@ -71,52 +47,23 @@ const (
 	chosenLater      chosenBy = "later"  // the first branch that came, or a call that moved it
 )
 
-// nameRow is the row of a name in table N: the repository of that name, or the last one of that
-// name after its deletion.
-type nameRow struct {
-	id      refs.RepoID
-	deleted bool
-}
-
-func (n nameRow) encode() []byte {
-	state := byte(0)
-	if n.deleted {
-		state = 1
-	}
-	return append([]byte{state}, n.id[:]...)
-}
-
-func decodeNameRow(data []byte) (nameRow, error) {
-	if len(data) != 1+len(refs.RepoID{}) || data[0] > 1 {
-		return nameRow{}, fmt.Errorf("%w: name row of %d bytes", ErrCorrupt, len(data))
-	}
-	return nameRow{id: refs.RepoID(data[1:]), deleted: data[0] == 1}, nil
-}
-
 // lookupName returns the row of a name. Errors: [ErrNotFound].
-func lookupName(ctx context.Context, r kv.Reader, org, name string) (nameRow, error) {
-	data, err := r.Get(ctx, nameKey(org, name))
-	if errors.Is(err, kv.ErrNotFound) {
-		return nameRow{}, notFound("repository %q not found", name)
+func (h *Host) lookupName(ctx context.Context, org, name string) (catalog.Name, error) {
+	row, err := h.catalog.Lookup(ctx, org, name)
+	if errors.Is(err, refs.ErrRepositoryNotFound) {
+		err = notFound("repository %q not found", name)
 	}
-	if err != nil {
-		return nameRow{}, fmt.Errorf("read name of repository %q: %w", name, err)
-	}
-	return decodeNameRow(data)
+	return row, err
 }
 
 // readRecord returns the record of a repository and its stored bytes, which a precondition
-// compares.
-func readRecord(ctx context.Context, r kv.Reader, id refs.RepoID) (record, []byte, error) {
-	data, err := r.Get(ctx, recordKey(id))
-	if errors.Is(err, kv.ErrNotFound) {
-		return record{}, nil, notFound("repository %s not found", id)
+// compares. Errors: [ErrNotFound].
+func (h *Host) readRecord(ctx context.Context, id refs.RepoID) (record, []byte, error) {
+	rec, stored, err := h.catalog.Record(ctx, id)
+	if errors.Is(err, refs.ErrRepositoryNotFound) {
+		err = notFound("repository %s not found", id)
 	}
-	if err != nil {
-		return record{}, nil, fmt.Errorf("read record of repository %s: %w", id, err)
-	}
-	rec, err := decodeRecord(id, data)
-	return rec, data, err
+	return rec, stored, err
 }
 
 func decodeRecord(id refs.RepoID, data []byte) (record, error) {

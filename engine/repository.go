@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"packhorse/engine/catalog"
 	"packhorse/engine/upstream"
 	"packhorse/odb"
 	"packhorse/odb/file"
@@ -28,14 +29,10 @@ type Repository struct {
 
 // Repository opens the repository that an organization calls name. Errors: [ErrNotFound].
 func (h *Host) Repository(ctx context.Context, org, name string) (*Repository, error) {
-	row, err := lookupName(ctx, h.keys, org, name)
-	if err != nil {
-		return nil, err
+	rec, stored, err := h.catalog.Open(ctx, org, name)
+	if errors.Is(err, refs.ErrRepositoryNotFound) {
+		err = notFound("repository %q not found", name)
 	}
-	if row.deleted {
-		return nil, notFound("repository %q not found", name)
-	}
-	rec, stored, err := readRecord(ctx, h.keys, row.id)
 	if err != nil {
 		return nil, err
 	}
@@ -175,14 +172,14 @@ func (r *Repository) transact(
 // guard makes a transaction depend on the repository being there as it is now, which it returns,
 // and on room on the disk and the token being good to the last moment.
 func (r *Repository) guard(ctx context.Context, tx *refs.Tx, actor *Actor) (*Repository, error) {
-	stored, err := r.host.keys.Get(ctx, recordKey(r.record.ID))
+	stored, err := r.host.keys.Get(ctx, catalog.RecordKey(r.record.ID))
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, notFound("repository %q not found", r.record.Name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read record of repository %s: %w", r.record.ID, err)
 	}
-	tx.Batch().Require(recordKey(r.record.ID), stored)
+	tx.Batch().Require(catalog.RecordKey(r.record.ID), stored)
 	now := *r
 	if !bytes.Equal(stored, r.stored) {
 		rec, err := decodeRecord(r.record.ID, stored)

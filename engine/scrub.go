@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"packhorse/engine/catalog"
 	"packhorse/odb"
 	"packhorse/odb/kv"
 	"packhorse/refs"
@@ -80,18 +81,16 @@ const scrubRest = 10 * time.Minute
 
 // scrubPass checks the repositories from the stored position on.
 func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
-	start := []byte{tableRecord}
 	position, err := h.keys.Get(ctx, scrubKey)
-	switch {
-	case err == nil:
-		start = append(start, position...)
-	case !errors.Is(err, kv.ErrNotFound):
+	if err != nil && !errors.Is(err, kv.ErrNotFound) {
 		return err
 	}
+	var start refs.RepoID
+	copy(start[:], position)
 	pace := h.scrubPace(options.BytesPerSecond)
 	sound, whole := h.objects.WholeCheck(), len(position) == 0
 	var damage error
-	for pair, err := range h.keys.Scan(ctx, kv.ScanOptions{Start: start, End: kv.PrefixEnd([]byte{tableRecord})}) {
+	for pair, err := range h.keys.Scan(ctx, catalog.Records(start)) {
 		if isDamage(err) {
 			damage = err // the next pass begins at the first repository
 			break
@@ -99,11 +98,11 @@ func (h *Host) scrubPass(ctx context.Context, options ScrubOptions) error {
 		if err != nil {
 			return err
 		}
-		if len(pair.Key) != 1+len(refs.RepoID{}) {
+		id, ok := catalog.RecordOf(pair.Key)
+		if !ok {
 			whole = false
 			continue // fsck reports it
 		}
-		id := refs.RepoID(pair.Key[1:])
 		if err := h.storeScrubPosition(ctx, &id); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"packhorse/engine/catalog"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -95,11 +96,14 @@ func (r *Repository) moveDefault(ctx context.Context, tx *refs.Tx, name string) 
 
 // rename gives the repository a name that is free. Errors: [ErrExists].
 func (r *Repository) rename(ctx context.Context, b *kv.Batch, name string) error {
-	if err := r.host.takeName(ctx, b, r.record.Org, name); err != nil {
+	free, err := r.host.catalog.Free(ctx, b, r.record.Org, name)
+	if err == nil && !free {
+		err = r.host.taken(ctx, r.record.Org, name)
+	}
+	if err != nil {
 		return err
 	}
-	b.Delete(nameKey(r.record.Org, r.record.Name))
-	b.Put(nameKey(r.record.Org, name), nameRow{id: r.record.ID}.encode())
+	catalog.Rename(b, r.record.Org, r.record.Name, name, r.record.ID)
 	return r.putRecord(b, func(rec *record) { rec.Name, rec.Renamed = name, true })
 }
 
@@ -115,7 +119,7 @@ func (r *Repository) putRecord(b *kv.Batch, change func(rec *record)) error {
 	if err != nil {
 		return err
 	}
-	b.Put(recordKey(rec.ID), stored)
+	b.Put(catalog.RecordKey(rec.ID), stored)
 	r.stored = stored
 	r.record.follow(&rec)
 	return nil

@@ -68,9 +68,12 @@ func TestRenameRace(t *testing.T) {
 func TestRenamedMeanwhile(t *testing.T) {
 	t.Parallel()
 	host, stored := openAfterGet(t, engine.Config{})
-	repo := enginetest.Create(t, host, "old")
+	repo := enginetest.Create(t, host, "first")
+	id := repo.Item().ID
+	_, err := repo.ChangeSettings(t.Context(), acme, engine.Settings{Name: "old"}) // which nobody has opened yet
+	must(t, err)
 	rename := func(key []byte, to string) {
-		repo, err := host.Repository(t.Context(), enginetest.Org, repo.Item().Name)
+		repo, err := host.RepositoryByID(t.Context(), enginetest.Org, id)
 		must(t, err)
 		stored.next.Store(&happening{key, func() {
 			_, err := repo.ChangeSettings(t.Context(), acme, engine.Settings{Name: to})
@@ -82,9 +85,8 @@ func TestRenamedMeanwhile(t *testing.T) {
 	if _, err := host.Repository(t.Context(), enginetest.Org, "old"); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("the old name gives %v", err)
 	}
-	repo, err := host.Repository(t.Context(), enginetest.Org, "new")
+	_, err = host.Repository(t.Context(), enginetest.Org, "new")
 	must(t, err)
-	id := repo.Item().ID
 	rename(append([]byte("R"), id[:]...), "newer")
 	for checked, err := range host.Fsck(t.Context(), engine.FsckOptions{}) {
 		must(t, err)

@@ -22,7 +22,7 @@ type syncHost struct{ *Host }
 
 // Org implements [upstream.Host].
 func (h syncHost) Org(ctx context.Context, id refs.RepoID) (string, error) {
-	rec, _, err := readRecord(ctx, h.keys, id)
+	rec, _, err := h.readRecord(ctx, id)
 	if isNotFound(err) {
 		return "", refs.ErrRepositoryNotFound
 	}
@@ -72,7 +72,7 @@ func (h syncHost) Sync(ctx context.Context, id refs.RepoID) time.Time {
 // sync syncs one repository, and returns the time of the next attempt. An error says that the
 // stores failed, or that another writer has changed the state.
 func (h syncHost) sync(ctx context.Context, id refs.RepoID) (again time.Time, err error) {
-	rec, stored, err := readRecord(ctx, h.keys, id)
+	rec, stored, err := h.readRecord(ctx, id)
 	if err != nil {
 		return time.Time{}, err
 	}

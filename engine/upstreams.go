@@ -11,7 +11,6 @@ import (
 	"packhorse/engine/outbound"
 	"packhorse/engine/outbox"
 	"packhorse/engine/upstream"
-	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -165,24 +164,29 @@ func (r *Repository) Sync() (SyncState, bool) {
 
 // withUpstream updates a record that was read with the state of its upstream: it clears a detached
 // one.
-func (h *Host) withUpstream(ctx context.Context, rd kv.Reader, rec *record) (upstream.State, error) {
+func (h *Host) withUpstream(ctx context.Context, rec *record) (upstream.State, error) {
 	if rec.Upstream == nil {
 		return upstream.State{}, nil
 	}
-	state, _, err := upstream.ReadState(ctx, rd, rec.ID)
+	state, _, err := upstream.ReadState(ctx, h.keys, rec.ID)
 	if errors.Is(err, upstream.ErrNoState) {
 		return upstream.State{}, nil
 	}
 	if err != nil {
 		return state, err
 	}
-	if state.DefaultBranch != "" && rec.Chosen != chosenLater {
-		rec.DefaultBranch = state.DefaultBranch
+	rec.see(&state)
+	return state, nil
+}
+
+// see updates a record that was read before the state of its upstream.
+func (r *record) see(state *upstream.State) {
+	if state.DefaultBranch != "" && r.Chosen != chosenLater {
+		r.DefaultBranch = state.DefaultBranch
 	}
 	if state.Phase == upstream.Detached {
-		rec.Upstream = nil
+		r.Upstream = nil
 	}
-	return state, nil
 }
 
 // opened returns the repository of a record that was read.
@@ -190,7 +194,7 @@ func (h *Host) opened(ctx context.Context, rec *record, stored []byte) (*Reposit
 	// Asked before the state is read: the other way round a whole sync fits in between, and the state
 	// from before it would count as settled.
 	busy := rec.Upstream != nil && h.upstreams.worker.Busy(rec.ID)
-	state, err := h.withUpstream(ctx, h.keys, rec)
+	state, err := h.withUpstream(ctx, rec)
 	if err != nil {
 		return nil, err
 	}

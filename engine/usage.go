@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"packhorse/engine/catalog"
 	"packhorse/engine/quota"
 	"packhorse/odb"
 	"packhorse/odb/kv"
@@ -64,7 +65,7 @@ func (r *Repository) counted() quota.Repository {
 
 func (h *Host) countedAs(pool odb.PoolID, id refs.RepoID, org string) quota.Repository {
 	return quota.Repository{Org: org, Pool: pool, Exists: func(ctx context.Context) (bool, error) {
-		_, err := h.keys.Get(ctx, recordKey(id))
+		_, err := h.keys.Get(ctx, catalog.RecordKey(id))
 		if errors.Is(err, kv.ErrNotFound) {
 			return false, nil
 		}
@@ -75,7 +76,7 @@ func (h *Host) countedAs(pool odb.PoolID, id refs.RepoID, org string) quota.Repo
 // counted walks the repositories of an organization.
 func (h *Host) counted(ctx context.Context, org string) iter.Seq2[quota.Repository, error] {
 	return func(yield func(quota.Repository, error) bool) {
-		for rec, err := range h.records(ctx, org, numberKey(org, 0)) {
+		for rec, err := range h.catalog.All(ctx, org, 0, catalog.Pace{Ahead: true}) {
 			if !yield(h.countedAs(rec.Pool, rec.ID, org), err) || err != nil {
 				return
 			}

@@ -88,7 +88,7 @@ func (s webhookSource) Hooks(org string) []webhook.Hook { return s.hooks(org) }
 
 // Repository implements [webhook.Source].
 func (s webhookSource) Repository(ctx context.Context, id refs.RepoID) (webhook.Repository, error) {
-	rec, _, err := readRecord(ctx, s.host.keys, id)
+	rec, _, err := s.host.readRecord(ctx, id)
 	if isNotFound(err) {
 		return webhook.Repository{}, refs.ErrRepositoryNotFound
 	}

@@ -11,7 +11,6 @@ package outbox
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -107,22 +106,21 @@ type Span struct{ First, Last uint64 }
 func (o *Outbox[R]) Span(
 	ctx context.Context, l Listener, id refs.RepoID, after uint64,
 ) (s Span, found bool, err error) {
-	scan := kv.ScanOptions{Start: keyOf(l, id, after+1), End: kv.PrefixEnd(prefixOf(l, id)), Limit: 1}
-	for _, end := range []*uint64{&s.First, &s.Last} {
-		found = false
-		for pair, err := range o.keys.Scan(ctx, scan) {
-			if err != nil {
-				return Span{}, false, fmt.Errorf("read outbox: %w", err)
-			}
-			if _, *end, err = positionOf(pair.Key); err != nil {
-				return Span{}, false, err
-			}
-			found = true
-		}
-		if !found { // rows added between the two reads announce themselves
+	start, end := keyOf(l, id, after+1), kv.PrefixEnd(prefixOf(l, id))
+	rows, err := o.keys.Read(ctx, kv.ReadSet{Ranges: []kv.ScanOptions{
+		{Start: start, End: end, Limit: 1}, {Start: start, End: end, Limit: 1, Reverse: true},
+	}})
+	if err != nil {
+		return Span{}, false, fmt.Errorf("read outbox: %w", err)
+	}
+	for i, edge := range []*uint64{&s.First, &s.Last} {
+		pairs := rows.Pages[i].Pairs
+		if len(pairs) == 0 {
 			return Span{}, false, nil
 		}
-		scan.Reverse = true
+		if _, *edge, err = positionOf(pairs[0].Key); err != nil {
+			return Span{}, false, err
+		}
 	}
 	return s, true, nil
 }
@@ -163,26 +161,36 @@ func DropFor(b *kv.Batch, l Listener, id refs.RepoID) {
 func (o *Outbox[R]) Repositories(ctx context.Context, l Listener) iter.Seq2[refs.RepoID, error] {
 	return func(yield func(refs.RepoID, error) bool) {
 		start, end := []byte{Table, byte(l)}, []byte{Table, byte(l) + 1}
-		for {
-			id, err := o.firstRepository(ctx, start, end)
-			if errors.Is(err, kv.ErrNotFound) || !yield(id, err) || err != nil {
-				return
+		for start != nil {
+			scan := kv.ScanOptions{Start: start, End: end}
+			start = nil
+			var last refs.RepoID
+			rows := 0 // of last, so far
+			for pair, err := range o.keys.Scan(ctx, scan) {
+				var id refs.RepoID
+				if err == nil {
+					id, _, err = positionOf(pair.Key)
+				} else {
+					err = fmt.Errorf("read outbox: %w", err)
+				}
+				if rows++; err == nil && rows > 1 && id == last {
+					if rows < rowsMax {
+						continue
+					}
+					start = kv.PrefixEnd(prefixOf(l, id))
+					break
+				}
+				if !yield(id, err) || err != nil {
+					return
+				}
+				last, rows = id, 1
 			}
-			start = kv.PrefixEnd(prefixOf(l, id))
 		}
 	}
 }
 
-func (o *Outbox[R]) firstRepository(ctx context.Context, start, end []byte) (refs.RepoID, error) {
-	for pair, err := range o.keys.Scan(ctx, kv.ScanOptions{Start: start, End: end, Limit: 1}) {
-		if err != nil {
-			return refs.RepoID{}, fmt.Errorf("read outbox: %w", err)
-		}
-		id, _, err := positionOf(pair.Key)
-		return id, err
-	}
-	return refs.RepoID{}, kv.ErrNotFound
-}
+// rowsMax is how many rows of one repository a walk over all reads before it goes over the rest.
+const rowsMax = 64
 
 func prefixOf(l Listener, id refs.RepoID) []byte {
 	return append([]byte{Table, byte(l)}, id[:]...)

@@ -1,11 +1,12 @@
 package outbox_test
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ import (
 // outboxed is a repository with one listener for transactions of branches.
 type outboxed struct {
 	outbox.Outbox[repository]
-	keys  *betweenScans
+	keys  kv.Store
 	names *refs.Store
 	rec   repository
 	told  int
@@ -41,9 +42,8 @@ func openOutbox(t *testing.T, fs vfs.FS, id refs.RepoID) (box *outboxed, shut fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := &betweenScans{Store: stored}
 	box = &outboxed{
-		Outbox: outbox.New[repository](keys), keys: keys, names: refs.Open(stored, refs.Options{}),
+		Outbox: outbox.New[repository](stored), keys: stored, names: refs.Open(stored, refs.Options{}),
 		rec: repository{ID: id, Org: "acme"},
 	}
 	box.Subscribe(outbox.Subscription[repository]{
@@ -196,50 +196,37 @@ func TestOutboxAfterCrash(t *testing.T) {
 	}
 }
 
-// betweenScans is a store in which something happens between two scans.
-type betweenScans struct {
-	kv.Store
-	happen func()
-}
-
-func (s *betweenScans) Scan(ctx context.Context, o kv.ScanOptions) iter.Seq2[kv.Pair, error] {
-	return func(yield func(kv.Pair, error) bool) {
-		for pair, err := range s.Store.Scan(ctx, o) {
-			if !yield(pair, err) {
+// TestRepositories walks repositories with few and with many rows.
+func TestRepositories(t *testing.T) {
+	t.Parallel()
+	box, shut := openOutbox(t, vfs.NewMem(), refs.RepoID{})
+	defer shut()
+	b := kv.NewBatch()
+	var want []refs.RepoID
+	for i, count := range []int{1, 63, 64, 65, 200, 1, 1} {
+		id := refs.RepoID{0: byte(40 * i), 15: 0xff}
+		want = append(want, id)
+		for sequence := range count {
+			key := append([]byte{outbox.Table, byte(outbox.Webhook)}, id[:]...)
+			b.Put(binary.BigEndian.AppendUint64(key, uint64(1+sequence)), nil)
+		}
+	}
+	box.apply(t, b)
+	for stop := range len(want) + 1 {
+		var got []refs.RepoID
+		for id, err := range box.Repositories(t.Context(), outbox.Webhook) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = append(got, id); len(got) == stop {
 				break
 			}
 		}
-		if happen := s.happen; happen != nil {
-			s.happen = nil
-			happen()
+		if right := want[:cmp.Or(stop, len(want))]; !slices.Equal(got, right) {
+			t.Errorf("repositories %v, want %v", got, right)
 		}
 	}
-}
-
-// A transaction that comes while the outbox is read is seen whole, or not yet.
-func TestOutboxGrowsWhileItIsRead(t *testing.T) {
-	t.Parallel()
-	id := refs.RepoID{1}
-	for _, before := range []int{0, 1} {
-		box, shut := openOutbox(t, vfs.NewMem(), id)
-		for n := range before {
-			box.set(t, "push", "refs/heads/old", byte(n+1))
-		}
-		first, _, err := box.Span(t.Context(), outbox.Webhook, id, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		box.keys.happen = func() { box.set(t, "push", "refs/heads/new", 9) }
-		s, found, err := box.Span(t.Context(), outbox.Webhook, id, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if found != (before > 0) || s.First != first.First || found && s.Last != s.First+1 {
-			t.Errorf("with %d rows before: %v, %t", before, s, found)
-		}
-		if s, found, err = box.Span(t.Context(), outbox.Webhook, id, 0); err != nil || !found || s.First == 0 {
-			t.Errorf("with %d rows before, afterwards: %v, %t, %v", before, s, found, err)
-		}
-		shut()
+	for range box.Repositories(t.Context(), outbox.Upstream) {
+		t.Error("a listener without rows has a repository")
 	}
 }

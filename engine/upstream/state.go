@@ -57,11 +57,18 @@ func ReadState(ctx context.Context, r kv.Reader, repo refs.RepoID) (State, []byt
 	if err != nil {
 		return State{}, nil, fmt.Errorf("read sync state of repository %s: %w", repo, err)
 	}
+	s, err := DecodeState(repo, data)
+	return s, data, err
+}
+
+// DecodeState returns the state of a repository's upstream from its stored row. Errors:
+// kv.ErrCorrupt.
+func DecodeState(repo refs.RepoID, data []byte) (State, error) {
 	s, err := decodeState(data)
 	if err != nil {
-		return State{}, nil, fmt.Errorf("repository %s: %w", repo, err)
+		return State{}, fmt.Errorf("repository %s: %w", repo, err)
 	}
-	return s, data, nil
+	return s, nil
 }
 
 // decodeState reads what Encode wrote.

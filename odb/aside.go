@@ -18,6 +18,9 @@ const privateBytesMax = 16 * mebibyte
 // and returns v. Nothing may have been read through v before.
 func (v *View) Aside() *View {
 	v.store.traffic.Leave()
+	for _, l := range v.hotLayers() {
+		l.rows.Aside = true
+	}
 	v.own = lru.New[segment.CacheKey, segment.CacheEntry](privateBytesMax, privateBytesMax)
 	return v
 }

@@ -106,9 +106,10 @@ func (v *View) readable(ctx context.Context, id object.ID, at *Location, found b
 }
 
 // holds is [View.Has] for a caller that would store the object otherwise, and does not wait: during
-// a visibility walk it may return false for a borrowed object, which is then stored once more.
+// a visibility walk it may return false for a borrowed object, which is then stored once more, and
+// for an object that was added since its layer was copied, which Stage notices.
 func (v *View) holds(ctx context.Context, id object.ID) (bool, error) {
-	at, found, err := v.locate(ctx, id)
+	at, found, err := v.locateSoFar(ctx, id)
 	borrowing := v.toCheck()
 	if err != nil || !found || borrowing == nil || !v.IsBorrowed(at.layer) {
 		return err == nil && found, err

@@ -221,14 +221,14 @@ func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (Locati
 // searchBase is searchIn with the hot layers, which stand behind the segments, from the oldest to
 // the newest.
 func searchBase(ctx context.Context, layers []layer, id object.ID) (Location, bool, error) {
-	hot := slices.IndexFunc(layers, func(l layer) bool { _, ok := l.(*hotLayer); return ok })
-	if hot < 0 {
-		hot = len(layers)
+	first := slices.IndexFunc(layers, func(l layer) bool { _, ok := l.(*hotLayer); return ok })
+	if first < 0 {
+		first = len(layers)
 	}
-	if at, ok, err := searchIn(ctx, layers[:hot], id); ok || err != nil {
+	if at, ok, err := searchIn(ctx, layers[:first], id); ok || err != nil {
 		return at, ok, err
 	}
-	for _, l := range slices.Backward(layers[hot:]) {
+	for _, l := range slices.Backward(layers[first:]) {
 		if at, ok, err := findIn(ctx, l, id); ok || err != nil {
 			return at, ok, err
 		}

@@ -135,6 +135,7 @@ func (s *Store) isEmpty(ctx context.Context, id segment.LayerID) (bool, error) {
 // clone returns a deep copy.
 func (m *manifest) clone() manifest {
 	next := *m
+	next.raw = nil
 	next.layers = slices.Clone(m.layers)
 	for i := range next.layers {
 		next.layers[i].auxiliaries = slices.Clone(next.layers[i].auxiliaries)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 
 	"packhorse/odb/segment"
-	"packhorse/pack/object"
 )
 
 // decoder parses a short value. After a failure it returns zeros, so one check at the end suffices.
@@ -50,5 +49,3 @@ func (d *decoder) layer() manifestLayer {
 	kind := segment.LayerKind(d.take(1)[0])
 	return manifestLayer{kind: kind, id: segment.LayerID(d.take(len(segment.LayerID{})))}
 }
-
-func (d *decoder) id() object.ID { return object.ID(d.take(object.IDSize)) }

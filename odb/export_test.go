@@ -55,6 +55,9 @@ func (s *Store) AddAuxiliaries(ctx context.Context, b *kv.Batch, pool PoolID, co
 	return nil
 }
 
+// ForgetManifest makes the next view of a pool read its manifest twice.
+func (s *Store) ForgetManifest(pool PoolID) { s.known.Take(pool) }
+
 // Freeze ends the writing to a pool's last hot layer.
 func (s *Store) Freeze(ctx context.Context, pool PoolID) error { return s.freeze(ctx, pool) }
 

@@ -105,6 +105,9 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 		return nil, err
 	}
 	defer v.Close()
+	for _, l := range v.hotLayers() {
+		l.rows.Direct = true // the stored bytes are to be checked, not copies of them
+	}
 	f := &fsck{
 		view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress, pace: options.Pace,
 	}

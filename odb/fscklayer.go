@@ -13,7 +13,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// hotLayer checks every object of a hot layer, and that no graph row is without its commit.
+// hotLayer checks every object of a hot layer, that no graph row is without its commit, and what
+// was added when.
 func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 	if err := f.keys(ctx, l.id, userKey(l.id, f.view.pool)); err != nil {
 		return err
@@ -33,8 +34,14 @@ func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 	if err != nil {
 		return err
 	}
-	return f.hotKeys(ctx, l, hot.TableFilter, func(id object.ID, value []byte) error {
+	err = f.hotKeys(ctx, l, hot.TableFilter, func(id object.ID, value []byte) error {
 		return f.hotFilter(ctx, l, id, value)
+	})
+	if err != nil {
+		return err
+	}
+	return hot.CheckAdditions(ctx, l.store.keys, l.id, func(id object.ID, err error) error {
+		return f.noted(l.id, id, l.store.damaged(l.id, id, err))
 	})
 }
 

@@ -235,10 +235,9 @@ func (f *tablesFsck) hasUnused(ctx context.Context, id segment.LayerID, key []by
 	return !used, err
 }
 
-// hotLayers checks that each layer with hot objects, graph rows or path filters has a user. It
-// reads one key of each.
+// hotLayers checks that each layer with rows of its own has a user. It reads one key of each.
 func (f *tablesFsck) hotLayers(ctx context.Context) error {
-	for _, table := range hot.Tables {
+	for _, table := range append([]byte{hot.TableAdditions}, hot.Tables...) {
 		start := []byte{table}
 		for {
 			key, err := f.first(ctx, kv.ScanOptions{Start: start, End: kv.PrefixEnd([]byte{table})})
@@ -248,12 +247,12 @@ func (f *tablesFsck) hotLayers(ctx context.Context) error {
 			if key == nil {
 				break
 			}
-			if _, ok := hot.IDOfKey(key); !ok {
+			id, ok := hot.LayerOfKey(key)
+			if !ok {
 				f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no object's", segment.ErrFormat, key))
 				start = append(key, 0)
 				continue
 			}
-			id := segment.LayerID(key[1:])
 			start = hot.Range(table, id).End
 			used, err := f.isUsed(ctx, id)
 			if err == nil && !used {

@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
@@ -24,16 +25,9 @@ func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 			return next.Graph(ctx, id)
 		}
 	}
-	for _, layers := range v.layerLists() {
-		for _, l := range layers {
-			row, ok, err := l.graph(ctx, id)
-			if segment.Unreadable(err) {
-				continue
-			}
-			if ok || err != nil {
-				return row, err
-			}
-		}
+	row, ok, err := v.findRow(ctx, id)
+	if ok || err != nil {
+		return row, err
 	}
 	t, data, err := v.Read(ctx, id)
 	if err != nil {
@@ -43,4 +37,41 @@ func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 		return GraphRow{}, &NotFoundError{Object: id}
 	}
 	return segment.ParseGraphRow(data)
+}
+
+// findRow returns the row of a commit from the graph, false if no layer has it. As in searchIn, the
+// store is asked last for what was added since a layer was copied.
+func (v *View) findRow(ctx context.Context, id object.ID) (GraphRow, bool, error) {
+	var open *hotLayer
+	for _, layers := range v.layerLists() {
+		for _, l := range layers {
+			var row GraphRow
+			var state hot.State
+			var err error
+			if h, isHot := l.(*hotLayer); isHot {
+				if row, state, err = h.graphSoFar(ctx, id); state == hot.AbsentSoFar {
+					open = h
+				}
+			} else {
+				var ok bool
+				if row, ok, err = l.graph(ctx, id); ok {
+					state = hot.Held
+				}
+			}
+			if segment.Unreadable(err) {
+				continue
+			}
+			if err != nil || state == hot.Held {
+				return row, err == nil, err
+			}
+		}
+	}
+	if open == nil {
+		return GraphRow{}, false, nil
+	}
+	row, ok, err := open.storedGraph(ctx, id)
+	if segment.Unreadable(err) {
+		return GraphRow{}, false, nil
+	}
+	return row, ok, err
 }

@@ -2,12 +2,9 @@ package odb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"packhorse/odb/bloom"
-	"packhorse/odb/hot"
-	"packhorse/odb/kv"
 	"packhorse/pack/object"
 )
 
@@ -48,18 +45,12 @@ func (q *Quarantine) hotFilter(ctx context.Context, v *View, row *GraphRow) (blo
 	return v.filterWithin(ctx, old, row.Tree, hotFilterBytes, &q.filterBytes)
 }
 
-// pathFilter returns the path filter of a commit, or false if the layer holds none.
+// pathFilter returns the path filter of a commit, or false if the layer holds none. It may not know
+// that of a commit which was added since the layer was copied.
 func (l *hotLayer) pathFilter(ctx context.Context, id object.ID) (bloom.Filter, bool, error) {
-	value, err := l.store.keys.Get(ctx, hot.FilterKey(l.id, id))
-	if errors.Is(err, kv.ErrNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("read path filter of %s: %w", id, err)
-	}
-	f, err := hot.DecodeFilter(id, value)
+	f, err := l.rows.Filter(ctx, id)
 	if err != nil {
 		return nil, false, l.store.damaged(l.id, id, err)
 	}
-	return f, true, nil
+	return f, f != nil, nil
 }

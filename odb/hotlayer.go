@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"packhorse/odb/hot"
@@ -18,16 +17,34 @@ import (
 type hotLayer struct {
 	store *Store
 	id    segment.LayerID
+	rows  hot.Reader
+}
+
+// newHotLayer returns a hot layer. frozen says that it takes no writes.
+func newHotLayer(s *Store, id segment.LayerID, frozen bool) *hotLayer {
+	return &hotLayer{
+		store: s, id: id, rows: hot.Reader{ID: id, Keys: s.keys, Copies: s.copies, Frozen: frozen},
+	}
 }
 
 func (l *hotLayer) layerID() segment.LayerID { return l.id }
 
+func (l *hotLayer) at(id object.ID, value []byte) Location {
+	return Location{layer: l, id: id, ordinal: segment.NoOrdinal, value: value}
+}
+
 func (l *hotLayer) find(ctx context.Context, id object.ID) (Location, bool, error) {
-	value, err := l.store.keys.Get(ctx, hot.ObjectKey(l.id, id))
-	if errors.Is(err, kv.ErrNotFound) {
-		return Location{}, false, nil
+	value, state, err := l.rows.Value(ctx, id)
+	if state == hot.AbsentSoFar {
+		return l.stored(ctx, id)
 	}
-	return Location{layer: l, id: id, ordinal: segment.NoOrdinal, value: value}, err == nil, err
+	return l.at(id, value), state == hot.Held, err
+}
+
+// stored is find past the copy of the layer.
+func (l *hotLayer) stored(ctx context.Context, id object.ID) (Location, bool, error) {
+	value, err := l.rows.Stored(ctx, id)
+	return l.at(id, value), value != nil, err
 }
 
 // value returns the value at a location, also if the location has released its bytes.
@@ -138,18 +155,30 @@ func (l *hotLayer) copyPayload(_ context.Context, w io.Writer, e *StoredEntry) e
 }
 
 func (l *hotLayer) graph(ctx context.Context, id object.ID) (GraphRow, bool, error) {
-	value, err := l.store.keys.Get(ctx, hot.GraphKey(l.id, id))
-	if errors.Is(err, kv.ErrNotFound) {
-		return GraphRow{}, false, nil
+	row, state, err := l.graphSoFar(ctx, id)
+	if state == hot.AbsentSoFar {
+		return l.storedGraph(ctx, id)
 	}
+	return row, state == hot.Held, err
+}
+
+// graphSoFar is graph, but the row of a commit that was added since the layer was copied may be
+// hot.AbsentSoFar.
+func (l *hotLayer) graphSoFar(ctx context.Context, id object.ID) (GraphRow, hot.State, error) {
+	row, state, err := l.rows.Graph(ctx, id)
 	if err != nil {
-		return GraphRow{}, false, fmt.Errorf("read graph row of %s: %w", id, err)
+		return GraphRow{}, hot.Absent, l.store.damaged(l.id, id, err)
 	}
-	row, err := hot.DecodeRow(id, value)
+	return row, state, nil
+}
+
+// storedGraph is graph past the copy of the layer.
+func (l *hotLayer) storedGraph(ctx context.Context, id object.ID) (GraphRow, bool, error) {
+	row, state, err := l.rows.StoredGraph(ctx, id)
 	if err != nil {
 		return GraphRow{}, false, l.store.damaged(l.id, id, err)
 	}
-	return row, true, nil
+	return row, state == hot.Held, nil
 }
 
 func (l *hotLayer) scan(ctx context.Context, low, high object.ID, visit func(object.ID) bool) error {

@@ -28,13 +28,14 @@ func newLayerSet(s *Store, openFileCountMax int) *layerSet {
 	return l
 }
 
-// pin returns the layer that m names, and keeps it until unpin.
-func (s *layerSet) pin(m manifestLayer) layer {
+// pin returns the layer that m names, and keeps it until unpin. frozen says that it takes no
+// writes.
+func (s *layerSet) pin(m manifestLayer, frozen bool) layer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.kind == segment.KindHot {
 		s.hot[m.id]++
-		return &hotLayer{store: s.store, id: m.id}
+		return newHotLayer(s.store, m.id, frozen)
 	}
 	at := slices.IndexFunc(s.segments[m.id], func(l *SegmentLayer) bool {
 		return slices.EqualFunc(l.auxiliaries, m.auxiliaries, sameAuxiliary)

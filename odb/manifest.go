@@ -34,6 +34,7 @@ type manifestLayer struct {
 type manifest struct {
 	version, prunes uint64
 	layers          []manifestLayer
+	raw             []byte // the stored bytes, nil of one that was not read
 }
 
 const manifestFormat = 1
@@ -131,9 +132,16 @@ func (s *Store) readManifest(ctx context.Context, r kv.Reader, pool PoolID) (man
 	if err != nil {
 		return manifest{}, nil, fmt.Errorf("read manifest of pool %s: %w", pool, err)
 	}
+	m, err := s.manifestOf(pool, data)
+	return m, data, err
+}
+
+// manifestOf decodes the stored manifest of a pool. Errors: [ErrCorrupt].
+func (s *Store) manifestOf(pool PoolID, data []byte) (manifest, error) {
 	m, err := decodeManifest(pool, data)
 	if err != nil {
-		return manifest{}, nil, s.damage.Corrupt(segment.LayerID(pool), object.ZeroID, "%v", err)
+		return manifest{}, s.damage.Corrupt(segment.LayerID(pool), object.ZeroID, "%v", err)
 	}
-	return m, data, nil
+	m.raw = data
+	return m, nil
 }

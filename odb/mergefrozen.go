@@ -1,7 +1,6 @@
 package odb
 
 import (
-	"bytes"
 	"context"
 	"slices"
 
@@ -9,7 +8,6 @@ import (
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/invariants"
-	"packhorse/pack/object"
 )
 
 // mergeFrozen replaces small frozen hot layers of a manifest by one layer, into which b copies
@@ -72,9 +70,8 @@ func (l *manifestLayer) sharesAuxiliaries(other *manifestLayer) bool {
 
 // frozenLayer is a hot layer that takes no more writes, with its rows.
 type frozenLayer struct {
-	place       int // in the manifest
-	count, size int
-	rows        []kv.Pair
+	place int // in the manifest
+	hot.Content
 }
 
 // frozenRun reads the newest layers that are to become one, the newest first.
@@ -88,64 +85,28 @@ func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int) ([]fro
 		if len(run) > 0 {
 			countMax = min(countMax, count)
 		}
-		l, ok, err := s.readFrozen(ctx, m.layers[place].id, countMax, s.limits.HotBytes-size)
+		content, ok, err := hot.ReadAll(ctx, s.keys, m.layers[place].id, countMax, s.limits.HotBytes-size)
 		if err != nil || !ok {
 			return run, err
 		}
-		l.place = place
-		run = append(run, l)
-		count, size = count+l.count, size+l.size
+		run = append(run, frozenLayer{place, content})
+		count, size = count+content.Count, size+content.Size
 	}
 	return run, nil
-}
-
-// readFrozen returns the rows of a hot layer, false if there are too many.
-func (s *Store) readFrozen(ctx context.Context, id segment.LayerID, countMax, sizeMax int) (frozenLayer, bool, error) {
-	var l frozenLayer
-	for _, table := range hot.Tables {
-		for pair, err := range s.keys.Scan(ctx, hot.Range(table, id)) {
-			if err != nil {
-				return l, false, err
-			}
-			if table == hot.TableObject {
-				l.count++
-			}
-			l.size += len(pair.Key) + len(pair.Value)
-			if l.count > countMax || l.size > sizeMax {
-				return l, false, nil
-			}
-			l.rows = append(l.rows, kv.Pair{Key: bytes.Clone(pair.Key), Value: bytes.Clone(pair.Value)})
-		}
-	}
-	return l, true, nil
 }
 
 // mergeRun replaces several adjacent layers by one. Of a duplicate it takes the oldest copy, which
 // deltas build on; see [View.baseOf].
 func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
-	type row struct {
-		table byte
-		id    object.ID
-	}
 	merged := segment.NewLayerID()
-	taken := make(map[row]struct{})
 	former := make(map[segment.LayerID]struct{}, len(run))
 	oldest := run[len(run)-1].place
+	contents := make([]hot.Content, 0, len(run))
 	for _, l := range slices.Backward(run) {
 		former[m.layers[l.place].id] = struct{}{}
-		for _, pair := range l.rows {
-			id, ok := hot.IDOfKey(pair.Key)
-			if !ok {
-				continue // fsck reports it
-			}
-			key := row{pair.Key[0], id}
-			if _, again := taken[key]; again {
-				continue
-			}
-			taken[key] = struct{}{}
-			b.Put(hot.Key(key.table, merged, id), pair.Value)
-		}
+		contents = append(contents, l.Content)
 	}
+	hot.Merge(b, merged, contents)
 	layers := make([]manifestLayer, 0, len(m.layers))
 	for i, l := range m.layers {
 		if i == oldest {

@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -15,7 +16,7 @@ func (v *View) eachNamed(
 	ctx context.Context, l manifestLayer, known map[object.ID]struct{}, visit func(id object.ID) error,
 ) error {
 	if l.kind == segment.KindHot {
-		return v.eachNamedHot(ctx, &hotLayer{store: v.store, id: l.id}, known, visit)
+		return v.eachNamedHot(ctx, newHotLayer(v.store, l.id, false), known, visit)
 	}
 	for _, segment := range v.Segments() {
 		if segment.ID == l.id {
@@ -39,12 +40,13 @@ func (v *View) eachNamedHot(
 		if _, ok := known[id]; ok {
 			continue
 		}
-		e, err := l.entry(ctx, Location{layer: l, id: id, ordinal: segment.NoOrdinal})
+		at := l.at(id, bytes.Clone(pair.Value))
+		e, err := l.entry(ctx, at)
 		if err == nil && e.Delta() {
 			err = visit(e.Base)
 		}
 		if err == nil && e.Type != object.TypeBlob {
-			err = v.eachLink(ctx, Location{layer: l, id: id, ordinal: segment.NoOrdinal}, visit)
+			err = v.eachLink(ctx, at, visit)
 		}
 		if err != nil {
 			return err

@@ -55,15 +55,24 @@ import (
 	"time"
 
 	"packhorse/odb/file"
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
+	"packhorse/odb/lru"
 	"packhorse/odb/segment"
 	"packhorse/odb/traffic"
+	"packhorse/pack/object"
 )
 
 // Options are the settings of [Open]. The zero value works.
 type Options struct {
 	// CacheBytes is the budget for index blocks, delta bases, trees and commits; 256 MiB when 0.
 	CacheBytes int64
+	// HotCopyBytes is the part of CacheBytes for copies of hot layers; an eighth when 0, no copies
+	// when negative.
+	HotCopyBytes int64
+	// RemoteKeys says that each read of the key-value store is a round trip over a network. Hot layers
+	// are then copied at the first lookup, otherwise when many were made.
+	RemoteKeys bool
 	// IngestMemoryBytes bounds the memory for the resolution of one incoming pack; 128 MiB when 0.
 	IngestMemoryBytes int64
 	// OpenFileCountMax bounds the open segment files; 256 when 0.
@@ -101,6 +110,8 @@ type Store struct {
 	log     *slog.Logger
 	env     *segment.Env // of the files of layers
 	layers  *layerSet
+	copies  *hot.Copies                  // nil: none
+	known   *lru.Cache[PoolID, manifest] // that were read last, perhaps not the present ones
 	counts  counters
 	damage  *segment.DamageLog
 	traffic traffic.Requests // the open views, except those with a private cache
@@ -115,6 +126,14 @@ type Store struct {
 	close   context.CancelFunc
 }
 
+const (
+	// knownBytes is the budget of the manifests in memory.
+	knownBytes = 4 * mebibyte
+	// hotCopyMax is the size from which a hot layer is not copied: twice that at which maintenance
+	// flushes it.
+	hotCopyMax = 32 * mebibyte
+)
+
 // Open returns the pools of keys and files. In a file store that is [file.Incoming] it removes
 // segment files that this server left behind without a registration, and moves registered ones to
 // their place; both affect only the server's own folder.
@@ -122,19 +141,27 @@ type Store struct {
 // The caller closes keys and files after [Store.Close].
 func Open(ctx context.Context, keys kv.Store, files file.Store, options Options) (*Store, error) {
 	options.setDefaults()
-	cache, err := segment.NewCache(options.CacheBytes)
+	cache, err := segment.NewCache(options.CacheBytes - max(0, options.HotCopyBytes))
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		keys:       keys,
-		Files:      files,
-		options:    options,
-		limits:     options.Limits,
-		log:        options.Logger,
+		keys:    keys,
+		Files:   files,
+		options: options,
+		limits:  options.Limits,
+		log:     options.Logger,
+
+		known:      lru.New[PoolID, manifest](knownBytes, knownBytes),
 		visibility: newVisibilityCache(int(options.CacheBytes / 8)),
 	}
 	s.damage = segment.NewDamageLog(options.Logger, s.isUsed)
+	if options.HotCopyBytes > 0 {
+		s.copies = hot.NewCopies(keys, hot.Options{
+			BytesMax: options.HotCopyBytes, LayerBytesMax: hotCopyMax, Remote: options.RemoteKeys,
+			Damaged: func(layer segment.LayerID, err error) { _ = s.damaged(layer, object.ZeroID, err) },
+		})
+	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	s.env = &segment.Env{Files: files, Cache: cache, Damage: s.damage, Log: options.Logger}
 	s.layers = newLayerSet(s, options.OpenFileCountMax)
@@ -171,6 +198,7 @@ func (s *Store) Limits() Limits { return s.limits }
 
 func (o *Options) setDefaults() {
 	o.CacheBytes = cmp.Or(o.CacheBytes, 256*mebibyte)
+	o.HotCopyBytes = cmp.Or(o.HotCopyBytes, o.CacheBytes/8)
 	o.IngestMemoryBytes = cmp.Or(o.IngestMemoryBytes, 128*mebibyte)
 	o.OpenFileCountMax = cmp.Or(o.OpenFileCountMax, 256)
 	o.AuxiliaryCount = cmp.Or(o.AuxiliaryCount, 20_000)

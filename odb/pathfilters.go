@@ -28,12 +28,7 @@ type PathFilters struct {
 
 // OpenFilters opens the filter files of a view. It ignores damaged ones. The caller closes them.
 func (v *View) OpenFilters(ctx context.Context) (*PathFilters, error) {
-	p := &PathFilters{}
-	for _, l := range v.storedLayers() {
-		if hot, ok := l.(*hotLayer); ok {
-			p.hot = append(p.hot, hot)
-		}
-	}
+	p := &PathFilters{hot: v.hotLayers()}
 	for _, l := range v.Segments() {
 		if l.Filters == nil {
 			continue

@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb/bloom"
 	"packhorse/odb/file"
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -35,6 +36,9 @@ type Quarantine struct {
 	limit   func(bytes int64) error
 	closed  bool
 	hotID   segment.LayerID // the layer into which the last Stage put hot objects
+	// added are these objects, and addedTo the number of additions to the layer before.
+	added   map[object.ID]hot.Row
+	addedTo uint64
 	// filters are the path filters of hot commits, nil for a commit without one, and filterBytes are
 	// the bytes of trees read for them.
 	filters     map[object.ID]bloom.Filter
@@ -139,7 +143,7 @@ func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 // AddSegment quarantines a complete segment. The quarantine now registers or removes its files.
 func (q *Quarantine) AddSegment(seg *segment.Sealed) {
 	q.sealed = append(q.sealed, seg)
-	l := q.store.layers.pin(sealedLayer(seg))
+	l := q.store.layers.pin(sealedLayer(seg), true)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.above = append([]layer{l}, q.above...)

@@ -14,19 +14,16 @@ import (
 // when nothing has changed.
 func (q *Quarantine) Refresh(ctx context.Context) error {
 	base := q.stored()
-	m, _, err := q.store.readManifest(ctx, q.store.keys, base.pool)
-	if err != nil {
+	now, _, err := base.reread(ctx, nil)
+	if err != nil || now == nil {
 		return err
 	}
-	if m.version == base.manifest.version {
-		return nil
-	}
-	next, _, err := q.store.confirm(ctx, q.store.newView(base.pool, m))
+	next, err := q.store.confirm(ctx, q.store.newView(base.pool, *now))
 	if err != nil {
 		return err
 	}
 	next.owner = base.owner
-	if m = next.manifest; m.prunes != base.manifest.prunes {
+	if next.manifest.prunes != base.manifest.prunes {
 		if err := q.rebase(ctx, next); err != nil {
 			return errors.Join(err, next.Close())
 		}

@@ -16,8 +16,8 @@ import (
 // Stage puts all quarantined objects into b, with the precondition that the pool's manifest is
 // still the one that Stage has read. It is called once for every attempt to commit, after
 // [Quarantine.Refresh], inside the transaction that also carries the precondition on the
-// repository's head. That precondition keeps another writer from adding an object that Stage found
-// absent.
+// repository's head. b requires that nothing was added to the pool's last hot layer: so no object
+// that Stage found absent has been added by another writer.
 //
 // Errors: [ErrPruned] when objects were pruned since the last Refresh and connectivity must be
 // checked again, [ErrManyLayers].
@@ -29,7 +29,8 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 		return err
 	}
 	base := q.stored()
-	now, raw, err := q.store.confirm(ctx, q.store.newView(base.pool, base.manifest))
+	ask := &staging{order: q.hot.order}
+	now, values, err := q.store.confirmAnd(ctx, q.store.newView(base.pool, base.manifest), ask.keys)
 	if err != nil {
 		return err
 	}
@@ -37,23 +38,25 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	if now.manifest.prunes != base.manifest.prunes {
 		return ErrPruned
 	}
+	raw := now.manifest.raw
 	b.Require(manifestKey(base.pool), raw)
 	q.staged = true
-	if err := q.stageHot(ctx, b, now); err != nil {
-		return err
+	if len(q.hot.order) > 0 {
+		if err := ask.answer(ctx, now, values); err != nil {
+			return err
+		}
+		if err := q.stageHot(ctx, b, now, ask); err != nil {
+			return err
+		}
 	}
 	return q.stageSegments(b, raw, now)
 }
 
 // stageHot adds the small objects that the pool does not have now to b.
-func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error {
-	if len(q.hot.order) == 0 {
-		return nil
-	}
-	target, ok := now.manifest.hot()
-	if !ok {
-		return q.store.damage.Corrupt(segment.LayerID(q.view.pool), object.ZeroID, "manifest names no hot layer")
-	}
+func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *staging) error {
+	target := ask.target.id
+	added := make(map[object.ID]hot.Row, len(q.hot.order))
+	ids := make([]object.ID, 0, len(q.hot.order))
 	for _, id := range q.hot.order {
 		if there, err := now.holds(ctx, id); err != nil {
 			return err
@@ -63,19 +66,86 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View) error
 		if invariants.Enabled {
 			q.checkBase(ctx, now, id)
 		}
-		b.Put(hot.ObjectKey(target, id), q.hot.values[id])
+		stored := hot.Row{Value: q.hot.values[id]}
+		b.Put(hot.ObjectKey(target, id), stored.Value)
 		if row, ok := q.hot.rows[id]; ok {
 			// An octopus without its row is parsed.
 			if value := hot.EncodeRow(id, &row); len(value) <= q.store.limits.HotValueBytes {
+				stored.Graph = value
 				b.Put(hot.GraphKey(target, id), value)
 				if f := q.filters[id]; f != nil {
-					b.Put(hot.FilterKey(target, id), hot.EncodeFilter(id, f))
+					stored.Filter = hot.EncodeFilter(id, f)
+					b.Put(hot.FilterKey(target, id), stored.Filter)
 				}
 			}
 		}
+		added[id], ids = stored, append(ids, id)
 	}
-	q.hotID = target
-	return nil
+	q.hotID, q.added, q.addedTo = target, added, ask.count
+	if len(ids) == 0 {
+		return nil
+	}
+	if q.store.copies != nil {
+		q.store.copies.Layer(target).Prepared(ask.count)
+	}
+	return hot.Add(b, target, ask.before, ids)
+}
+
+// staging is what one Stage asks the store together with the manifest: the number of additions to
+// the layer that takes writes, and whether hot layers without a copy have the quarantined objects.
+// What was absent stays so until the number changes, which the batch requires not to happen.
+type staging struct {
+	order  []object.ID // the objects
+	target *hotLayer   // takes writes
+	before []byte      // the stored number of additions
+	count  uint64
+	asked  []askedObject
+}
+
+type askedObject struct {
+	layer *hotLayer
+	id    object.ID
+}
+
+// askedMax bounds the objects that are asked together. Beyond, they are looked up one by one.
+const askedMax = kv.ReadCountMax / 2
+
+// keys returns the keys to read for a view.
+func (s *staging) keys(now *View) [][]byte {
+	s.target, s.asked = nil, s.asked[:0]
+	open, ok := now.manifest.hot()
+	if !ok || len(s.order) == 0 {
+		return nil
+	}
+	keys := append(make([][]byte, 0, 1+len(s.order)), hot.CountKey(open))
+	for _, h := range now.hotLayers() {
+		if h.id == open {
+			s.target = h
+		}
+		if h.rows.IsCopied() {
+			continue
+		}
+		for _, id := range s.order[:min(len(s.order), askedMax-len(s.asked))] {
+			s.asked = append(s.asked, askedObject{h, id})
+			keys = append(keys, hot.ObjectKey(h.id, id))
+		}
+	}
+	return keys
+}
+
+// answer passes what was read to the layers of the view.
+func (s *staging) answer(ctx context.Context, now *View, values [][]byte) (err error) {
+	if s.target == nil {
+		return now.store.damage.Corrupt(segment.LayerID(now.pool), object.ZeroID, "manifest names no hot layer")
+	}
+	s.before = values[0]
+	if s.count, err = hot.DecodeCount(s.target.id, s.before); err != nil {
+		return now.store.damaged(s.target.id, object.ZeroID, err)
+	}
+	for i, asked := range s.asked {
+		asked.layer.rows.Tell(asked.id, values[1+i])
+	}
+	return s.target.rows.CatchUp(ctx, s.count)
 }
 
 // checkBase verifies that the base of a hot delta is stored, or joins with it.
@@ -129,6 +199,9 @@ func (q *Quarantine) Settled(ctx context.Context) {
 	if grew := q.store.options.Grew; grew != nil && !q.own {
 		grew(q.view.pool,
 			Growth{Owner: q.view.owner, ObjectCount: len(q.hot.order), HotBytes: int64(q.hot.size), SegmentCount: len(q.sealed)})
+	}
+	if q.store.copies != nil && len(q.added) > 0 {
+		q.store.copies.Layer(q.hotID).Added(q.addedTo, q.added)
 	}
 	q.store.counts.hotWrites.Add(uint64(len(q.hot.order)))
 	q.store.counts.segments.Add(uint64(len(q.sealed)))

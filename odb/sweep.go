@@ -122,9 +122,9 @@ func (s *Store) removePart(ctx context.Context, e segment.Obsolete, row []byte, 
 	}
 	defer s.removal.Unlock()
 	if e.Kind == segment.KindHot {
-		for _, table := range hot.Tables {
-			rows := hot.Range(table, e.ID)
-			b.DeleteRange(rows.Start, rows.End)
+		hot.Delete(b, e.ID)
+		if s.copies != nil {
+			s.copies.Drop(e.ID)
 		}
 		return s.removed(ctx, b, &swept.LayerCount)
 	}

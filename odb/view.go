@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -52,45 +54,116 @@ func (s *Store) View(ctx context.Context, pool PoolID) (*View, error) {
 // from, too. The snapshot need not outlive the call. If the manifest has changed since, the view is
 // of the new one, which has the same objects and more, unless some were pruned.
 func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, error) {
-	m, _, err := s.readManifest(ctx, r, pool)
-	if err != nil {
-		return nil, err
+	m, known := s.known.Get(pool)
+	if !known {
+		var err error
+		if m, _, err = s.readManifest(ctx, r, pool); err != nil {
+			return nil, err
+		}
 	}
-	v, _, err := s.confirm(ctx, s.newView(pool, m))
+	v, err := s.confirm(ctx, s.newView(pool, m))
+	if err == nil && (!known || v.manifest.version != m.version) {
+		s.learn(pool, &m, &v.manifest)
+	}
 	if err == nil {
 		v.renews = true
 	}
 	return v, err
 }
 
-// confirm verifies that the manifest still named the layers of a view when they were pinned, since
-// Sweep may delete a layer that has left it and is not pinned (docs/invariants.md 14). It returns
-// the view, or one of the present manifest, and the stored bytes of that manifest.
-func (s *Store) confirm(ctx context.Context, v *View) (*View, []byte, error) {
-	for {
-		now, raw, err := s.readManifest(ctx, s.keys, v.pool)
-		if err != nil {
-			return nil, nil, errors.Join(err, v.Close())
+// learn remembers the manifest of a pool, and drops the copies of layers that the one before named
+// alone.
+func (s *Store) learn(pool PoolID, before, now *manifest) {
+	s.known.Put(pool, *now, int64(4*len(now.raw)))
+	if s.copies == nil {
+		return
+	}
+	is := now.parts()
+	for _, l := range before.layers {
+		if _, stays := is[l.id]; !stays && l.kind == segment.KindHot && !s.layers.isPinned(l.id) {
+			s.copies.Drop(l.id)
 		}
-		if now.version == v.manifest.version {
-			return v, raw, nil
-		}
-		if err := v.Close(); err != nil {
-			return nil, nil, err
-		}
-		v = s.newView(v.pool, now)
 	}
 }
+
+// confirm verifies that the manifest still named the layers of a view when they were pinned, since
+// Sweep may delete a layer that has left it and is not pinned (docs/invariants.md 14). It returns
+// the view, or one of the present manifest.
+func (s *Store) confirm(ctx context.Context, v *View) (*View, error) {
+	v, _, err := s.confirmAnd(ctx, v, nil)
+	return v, err
+}
+
+// confirmAnd is confirm, and reads other keys at the same instant: those that more, if not nil,
+// returns for the view.
+func (s *Store) confirmAnd(ctx context.Context, v *View, more func(v *View) [][]byte) (*View, [][]byte, error) {
+	for {
+		var keys [][]byte
+		if more != nil {
+			keys = more(v)
+		}
+		now, values, err := v.reread(ctx, keys)
+		if err == nil && now == nil {
+			return v, values, nil
+		}
+		if err = errors.Join(err, v.Close()); err != nil {
+			return nil, nil, err
+		}
+		v = s.newView(v.pool, *now)
+	}
+}
+
+// reread reads the manifest of the view's pool again, and some keys, in one read of the store. It
+// returns nil for the manifest that the view has already. Where reads are dear it also reads what
+// was added to the view's layers since they were copied. Errors: [ErrNoPool], [ErrCorrupt].
+func (v *View) reread(ctx context.Context, keys [][]byte) (*manifest, [][]byte, error) {
+	set := kv.ReadSet{Keys: append([][]byte{manifestKey(v.pool)}, keys...)}
+	behind := v.behind(&set)
+	rows, err := v.store.keys.Read(ctx, set)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read manifest of pool %s: %w", v.pool, err)
+	}
+	for i, advance := range behind {
+		advance(rows.Pages[i])
+	}
+	switch raw := rows.Values[0]; {
+	case raw == nil:
+		v.store.known.Take(v.pool)
+		return nil, nil, fmt.Errorf("%w: %s", ErrNoPool, v.pool)
+	case bytes.Equal(raw, v.manifest.raw):
+		return nil, rows.Values[1:], nil
+	default:
+		m, err := v.store.manifestOf(v.pool, raw)
+		return &m, nil, err
+	}
+}
+
+// behind adds what the copies of the view's hot layers may lack to set, and returns who takes it.
+func (v *View) behind(set *kv.ReadSet) (advance []func(kv.Page)) {
+	if !v.store.options.RemoteKeys {
+		return nil
+	}
+	for _, l := range v.hotLayers() {
+		if tail, take := l.rows.Behind(); take != nil && len(advance) < tailsMax {
+			set.Ranges, advance = append(set.Ranges, tail), append(advance, take)
+		}
+	}
+	return advance
+}
+
+// tailsMax bounds the layers that are brought up to date in one read. Others wait for a lookup.
+const tailsMax = 16
 
 // newView pins the layers of m. Lookups try segments first, the newest of them first, since an
 // index lookup costs a tenth of one in the key-value store; then the hot layers.
 func (s *Store) newView(pool PoolID, m manifest) *View {
 	s.traffic.Begin()
 	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), borrowing: newBorrowing(&m)}
+	open, _ := m.hot()
 	for _, kind := range []segment.LayerKind{segment.KindSegment, segment.KindHot} {
 		for _, l := range slices.Backward(m.layers) {
 			if l.kind == kind {
-				v.layers = append(v.layers, s.layers.pin(l))
+				v.layers = append(v.layers, s.layers.pin(l, l.id != open))
 			}
 		}
 	}
@@ -225,10 +298,55 @@ func (v *View) locate(ctx context.Context, id object.ID) (Location, bool, error)
 	return Location{}, false, nil
 }
 
+// searchIn returns the location of an object in the first of layers that has it. A layer that takes
+// writes is asked twice when it is copied: the copy, and at last the store for what came since.
 func searchIn(ctx context.Context, layers []layer, id object.ID) (Location, bool, error) {
+	var open *hotLayer
 	for _, l := range layers {
-		if at, ok, err := findIn(ctx, l, id); ok || err != nil {
-			return at, ok, err
+		h, isHot := l.(*hotLayer)
+		if !isHot {
+			if at, ok, err := findIn(ctx, l, id); ok || err != nil {
+				return at, ok, err
+			}
+			continue
+		}
+		value, state, err := h.rows.Value(ctx, id)
+		if err != nil {
+			return Location{}, false, fmt.Errorf("look up %s: %w", id, err)
+		}
+		switch state {
+		case hot.Held:
+			return h.at(id, value), true, nil
+		case hot.AbsentSoFar:
+			open = h
+		default:
+		}
+	}
+	if open == nil {
+		return Location{}, false, nil
+	}
+	at, ok, err := open.stored(ctx, id)
+	if err != nil {
+		err = fmt.Errorf("look up %s: %w", id, err)
+	}
+	return at, ok, err
+}
+
+// locateSoFar is locate without what was added since the copies of layers came up to date. It may
+// return a location without its value.
+func (v *View) locateSoFar(ctx context.Context, id object.ID) (Location, bool, error) {
+	for _, layers := range v.layerLists() {
+		for _, l := range layers {
+			h, isHot := l.(*hotLayer)
+			if !isHot {
+				if at, ok, err := findIn(ctx, l, id); ok || err != nil {
+					return at, ok, err
+				}
+				continue
+			}
+			if ok, err := h.rows.Has(ctx, id); ok || err != nil {
+				return h.at(id, nil), ok, err
+			}
 		}
 	}
 	return Location{}, false, nil
@@ -248,6 +366,16 @@ func (v *View) layerLists() [2][]layer {
 		return [2][]layer{nil, v.layers}
 	}
 	return [2][]layer{v.quarantine.currentLayers(), v.quarantine.stored().layers}
+}
+
+// hotLayers returns the hot ones of storedLayers, the newest first.
+func (v *View) hotLayers() (layers []*hotLayer) {
+	for _, l := range v.storedLayers() {
+		if h, ok := l.(*hotLayer); ok {
+			layers = append(layers, h)
+		}
+	}
+	return layers
 }
 
 // storedLayers returns the layers of the manifest, without those of a quarantine.

@@ -219,6 +219,7 @@ func TestVisibilityOfPoolsThatGo(t *testing.T) {
 	fork := forkPool(other, public)
 	other.Store.AwaitSettled()
 	v := fork.View()
+	other.Store.ForgetManifest(fork.ID)
 	keys.AfterManifest(fork.ID, func() {
 		batch := kv.NewBatch()
 		other.Store.DropPool(batch, fork.ID)

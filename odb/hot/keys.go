@@ -39,6 +39,27 @@ func Range(table byte, layer segment.LayerID) kv.ScanOptions {
 	return kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}
 }
 
+// Delete adds the deletion of all rows of a layer to b.
+func Delete(b *kv.Batch, layer segment.LayerID) {
+	for _, table := range append([]byte{TableAdditions}, Tables...) {
+		rows := Range(table, layer)
+		b.DeleteRange(rows.Start, rows.End)
+	}
+}
+
+// LayerOfKey returns the layer of a key of one of [Tables] or of [TableAdditions].
+func LayerOfKey(key []byte) (segment.LayerID, bool) {
+	const idSize = len(segment.LayerID{})
+	ok := len(key) == 1+idSize+object.IDSize
+	if len(key) > 0 && key[0] == TableAdditions {
+		ok = len(key) == 1+idSize || len(key) == 1+idSize+8+idSize
+	}
+	if !ok {
+		return segment.LayerID{}, false
+	}
+	return segment.LayerID(key[1:]), true
+}
+
 // IDOfKey returns the object ID that ends a key of one of [Tables].
 func IDOfKey(key []byte) (object.ID, bool) {
 	if len(key) != 1+len(segment.LayerID{})+object.IDSize {

@@ -28,8 +28,21 @@ func (s *MeddledKeys) AfterManifest(pool odb.PoolID, do func()) {
 // Get implements [kv.Store].
 func (s *MeddledKeys) Get(ctx context.Context, key []byte) ([]byte, error) {
 	value, err := s.Store.Get(ctx, key)
+	s.meddle(key)
+	return value, err
+}
+
+// Read implements [kv.Store].
+func (s *MeddledKeys) Read(ctx context.Context, set kv.ReadSet) (kv.Rows, error) {
+	rows, err := s.Store.Read(ctx, set)
+	for _, key := range set.Keys {
+		s.meddle(key)
+	}
+	return rows, err
+}
+
+func (s *MeddledKeys) meddle(key []byte) {
 	if next := s.next.Load(); next != nil && bytes.Equal(next.key, key) && s.next.CompareAndSwap(next, nil) {
 		next.do()
 	}
-	return value, err
 }

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -54,9 +55,17 @@ func OpenStores(tb testing.TB, fs vfs.FS) (keys kv.Store, files file.Store, shut
 }
 
 // OpenOn is [odb.Open] with the parts that the packages above give a store: walks, and auxiliary
-// files of large segments, which are built at once when [odb.Options] say which size is large.
+// files of large segments, which are built at once when [odb.Options] say which size is large. The
+// environment variable PACKHORSE_HOT_COPIES makes copies of hot layers "always", at the first
+// lookup, or "never".
 func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Options) (*odb.Store, error) {
 	options.Reach = packgen.Reachability{}
+	switch os.Getenv("PACKHORSE_HOT_COPIES") {
+	case "always":
+		options.RemoteKeys = true
+	case "never":
+		options.HotCopyBytes = -1
+	}
 	var store *odb.Store
 	if options.AuxiliaryCount > 0 {
 		options.GrewLarge = func(pool odb.PoolID) {

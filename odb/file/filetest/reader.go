@@ -35,8 +35,16 @@ func testRead(t *testing.T, h Harness) {
 		t.Errorf("size %d, want %d", f.Size(), len(data))
 	}
 	for _, piece := range []struct{ offset, size int }{
-		{0, 0}, {0, 1}, {0, len(data)}, {1 << 20, 10}, {1<<20 - 5, 10}, {2_999_990, 10}, {2_999_995, 10},
-		{100, 2_500_000}, {len(data), 10}, {len(data) + 5, 1},
+		{0, 0},
+		{0, 1},
+		{0, len(data)},
+		{1 << 20, 10},
+		{1<<20 - 5, 10},
+		{2_999_990, 10},
+		{2_999_995, 10},
+		{100, 2_500_000},
+		{len(data), 10},
+		{len(data) + 5, 1},
 	} {
 		got := make([]byte, piece.size)
 		n, err := f.ReadAt(t.Context(), got, int64(piece.offset))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -33,12 +34,13 @@ func (s *Store) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error) {
 	if batch.Count() == 0 {
 		return durable{}, nil
 	}
+	c := s.begin()
 	keys := s.turns.keysOf(batch)
-	if err := s.turns.take(ctx, keys); err != nil {
+	if err := c.takeTurn(ctx, keys); err != nil {
 		return nil, err
 	}
 	defer s.turns.give(keys)
-	err := s.begin().apply(ctx, planOf(batch))
+	err := c.apply(ctx, planOf(batch))
 	switch {
 	case errors.Is(err, kv.ErrConflict):
 		s.counters.conflicts.Add(1)
@@ -48,6 +50,19 @@ func (s *Store) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error) {
 	}
 	s.counters.commits.Add(1)
 	return durable{}, nil
+}
+
+// takeTurn waits until no other batch of this process has one of the keys. While the database is
+// away, each of them has its time, so the wait counts.
+func (c *call) takeTurn(ctx context.Context, keys []uint64) error {
+	waiting, cancel := context.WithDeadline(ctx, c.ends)
+	defer cancel()
+	err := c.store.turns.take(waiting, keys)
+	if err != nil && ctx.Err() == nil {
+		c.store.counters.unavailable.Add(1)
+		return fmt.Errorf("%w: another batch with the same key has no answer", kv.ErrUnavailable)
+	}
+	return err
 }
 
 // apply sends a plan until it has happened, or cannot.

@@ -10,12 +10,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"packhorse/odb/rescue"
 )
 
 const (
@@ -23,9 +26,12 @@ const (
 	// spread over servers that came back.
 	idleMax = 10 * time.Minute
 	lifeMax = time.Hour
-	// keepAlive is the interval of the probes on idle connections.
-	keepAlive = 15 * time.Second
+	// lingerMax bounds how long a connection is kept that was given up.
+	lingerMax = 5 * time.Minute
 )
+
+// keepAlive finds dead hosts behind connections on which nothing is said.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 4}
 
 // sessionKey is the place of a *session in pgconn.PgConn.CustomData.
 const sessionKey = "packhorse session"
@@ -54,7 +60,9 @@ func (s *Store) openPools(ctx context.Context, address string, conns int) error 
 	config.MinConns, config.MinIdleConns = 0, 0
 	// A dead connection is found by the call that uses it, and costs living ones no round trip.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
-	config.BeforeConnect = s.beforeConnect
+	if mode := config.ConnConfig.DefaultQueryExecMode; mode != pgx.QueryExecModeCacheDescribe {
+		config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement // answers are binary
+	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = s.deadline / 3 // of one host
 	}
@@ -68,11 +76,13 @@ func (s *Store) openPools(ctx context.Context, address string, conns int) error 
 	reading := config.Copy()
 	reading.MaxConns = int32(conns - conns/2)
 	reading.ConnConfig.RuntimeParams["default_transaction_isolation"] = "read committed"
-	reading.AfterConnect = s.check
+	reading.BeforeConnect, reading.AfterConnect = s.beforeConnect(&s.readers), s.check
+	s.readers.max = int(reading.MaxConns)
 	writing := config.Copy()
 	writing.MaxConns = int32(conns / 2)
 	writing.ConnConfig.RuntimeParams["default_transaction_isolation"] = "serializable"
-	writing.AfterConnect = s.checkWriter
+	writing.BeforeConnect, writing.AfterConnect = s.beforeConnect(&s.writers), s.checkWriter
+	s.writers.max = int(writing.MaxConns)
 	s.reads, err = pgxpool.NewWithConfig(ctx, reading)
 	if err != nil {
 		return translate(err)
@@ -131,27 +141,39 @@ func secretsOf(parsed *url.URL) []string {
 	return slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" })
 }
 
-// beforeConnect puts a link below a connection that is about to be made, and a session beside it.
-func (s *Store) beforeConnect(_ context.Context, config *pgx.ConnConfig) error {
+// beforeConnect returns a function that puts a link below a connection that is about to be made,
+// and a session beside it.
+func (s *Store) beforeConnect(kin *lingering) func(context.Context, *pgx.ConnConfig) error {
+	return func(_ context.Context, config *pgx.ConnConfig) error {
+		s.prepareLink(config, kin)
+		return nil
+	}
+}
+
+func (s *Store) prepareLink(config *pgx.ConnConfig, kin *lingering) {
 	var last *link // of the hosts that were tried
 	var connected atomic.Bool
-	dialer := &net.Dialer{KeepAlive: keepAlive}
+	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if connected.Load() {
 			// The driver wants to cancel the statement of a connection that it gave up. A commit that waits
 			// for a standby would then be shown without it.
 			return nil, net.ErrClosed
 		}
+		if kin.isFull(address) {
+			return nil, errSilent
+		}
 		conn, err := dialer.DialContext(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		last = &link{Conn: conn}
+		last = &link{Conn: conn, kin: kin, address: address}
 		last.setSilence(s.deadline / 2)
 		return last, nil
 	}
 	config.AfterConnect = func(_ context.Context, conn *pgconn.PgConn) error {
 		connected.Store(true)
+		last.ready.Store(true)
 		state := &session{link: last}
 		_, _ = rand.Read(state.fence[:]) // never fails
 		conn.CustomData()[sessionKey] = state
@@ -159,12 +181,11 @@ func (s *Store) beforeConnect(_ context.Context, config *pgx.ConnConfig) error {
 	}
 	config.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {
 		state, ok := conn.CustomData()[sessionKey].(*session)
-		if ok && cmpSeverity((*pgconn.PgError)(notice)) == "WARNING" {
+		if ok && severityOf((*pgconn.PgError)(notice)) == severityWarning {
 			state.warned = true
 			s.logger.Warn("kv: the database warns", "message", notice.Message, "detail", notice.Detail)
 		}
 	}
-	return nil
 }
 
 // settingsSQL asks for the settings that promises of the store rest on, and tells the planner of
@@ -245,10 +266,74 @@ func (s *Store) checkWriter(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
+// lingering is the connections of a pool that were given up because nothing was said. The database
+// may still be at work for them, such as on a commit that waits for a standby, and it must not be
+// told to stop. They are kept until it has ended, and their number at each server is bounded, so
+// that one that is merely slow does not get ever more of them.
+type lingering struct {
+	running sync.WaitGroup
+	max     int
+
+	mu     sync.Mutex          // guards everything below
+	conns  map[net.Conn]string // with the address of the server
+	closed bool
+}
+
+// isFull reports whether a server has so many of them that it gets no further connection.
+func (g *lingering) isFull(address string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	count := 0
+	for _, other := range g.conns {
+		if other == address {
+			count++
+		}
+	}
+	return count >= g.max
+}
+
+// keep waits for the end of a connection, in the background.
+func (g *lingering) keep(conn net.Conn, address string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		_ = conn.Close()
+		return
+	}
+	if g.conns == nil {
+		g.conns = make(map[net.Conn]string)
+	}
+	g.conns[conn] = address
+	rescue.Go(&g.running, func() error {
+		if err := conn.SetDeadline(time.Now().Add(lingerMax)); err == nil {
+			_, _ = conn.Read(make([]byte, 1)) // the answer, or the end
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.conns, conn)
+		return conn.Close()
+	}, func(error) {}) // the connection is closed in any case
+}
+
+// close ends all of them.
+func (g *lingering) close() {
+	g.mu.Lock()
+	g.closed = true
+	for conn := range g.conns {
+		_ = conn.Close()
+	}
+	g.mu.Unlock()
+	g.running.Wait()
+}
+
 // link is a network connection that fails when the other side says nothing for too long.
 type link struct {
 	net.Conn
+	kin     *lingering
+	address string
+	ready   atomic.Bool  // the database has taken the connection
 	silence atomic.Int64 // nanoseconds
+	left    atomic.Bool  // to kin
 	limited atomic.Bool  // the driver has set a deadline of its own, to end a call
 }
 
@@ -257,6 +342,9 @@ func (l *link) setSilence(d time.Duration) { l.silence.Store(int64(d)) }
 
 // Read implements net.Conn.
 func (l *link) Read(p []byte) (int, error) {
+	if l.left.Load() {
+		return 0, net.ErrClosed
+	}
 	l.arm(l.SetReadDeadline)
 	n, err := l.Conn.Read(p)
 	return n, l.check(err)
@@ -264,13 +352,27 @@ func (l *link) Read(p []byte) (int, error) {
 
 // Write implements net.Conn.
 func (l *link) Write(p []byte) (int, error) {
+	if l.left.Load() {
+		return 0, net.ErrClosed
+	}
 	l.arm(l.SetWriteDeadline)
 	n, err := l.Conn.Write(p)
 	return n, l.check(err)
 }
 
+// Close implements net.Conn.
+func (l *link) Close() error {
+	if l.left.Load() {
+		return nil
+	}
+	return l.Conn.Close()
+}
+
 // SetDeadline implements net.Conn.
 func (l *link) SetDeadline(t time.Time) error {
+	if l.left.Load() {
+		return net.ErrClosed
+	}
 	l.limited.Store(!t.IsZero())
 	return l.Conn.SetDeadline(t)
 }
@@ -286,10 +388,17 @@ func (l *link) arm(set func(time.Time) error) {
 	}
 }
 
-// check closes the connection after an error. The driver would otherwise go on to talk to it for 15
-// seconds, and keep its place in the pool.
+// check leaves a connection on which nothing was said to its kin, and closes it after any other
+// error. The driver would otherwise go on to talk to it for 15 seconds, and keep its place in the
+// pool.
 func (l *link) check(err error) error {
-	if err != nil {
+	switch {
+	case err == nil:
+	case isSilence(err) && !l.limited.Load() && l.ready.Load():
+		if !l.left.Swap(true) {
+			l.kin.keep(l.Conn, l.address)
+		}
+	default:
 		_ = l.Close()
 	}
 	return err

@@ -15,23 +15,27 @@ import (
 
 // SQLSTATE codes, and classes of them, that decide about what happens next.
 const (
-	codeSerialization      = "40001"
-	codeAmbiguous          = "40003" // CockroachDB: the transaction may have been committed
-	codeDeadlock           = "40P01"
-	codeReadOnly           = "25006"
-	codeDataCorrupted      = "XX001"
-	codeIndexCorrupted     = "XX002"
-	codeDenied             = "42501"
-	codeNoTable            = "42P01"
-	codeLockTimeout        = "55P03"
-	classConnection        = "08"
-	classAuthorization     = "28"
-	classCatalog           = "3D" // no such database
-	classResources         = "53"
-	classOperator          = "57" // the server stops, starts, or was told to cancel
-	classSystem            = "58"
-	severityOfAStatement   = "ERROR"
-	severityOfNoConsequent = "NOTICE"
+	codeSerialization  = "40001"
+	codeAmbiguous      = "40003" // CockroachDB: the transaction may have been committed
+	codeDeadlock       = "40P01"
+	codeReadOnly       = "25006"
+	codeDataCorrupted  = "XX001"
+	codeIndexCorrupted = "XX002"
+	codeDenied         = "42501"
+	codeNoTable        = "42P01"
+	codeLockTimeout    = "55P03"
+	codeChangedPlan    = "0A000"
+	codePreparedTwice  = "42P05"
+	codeNotPrepared    = "26000"
+	classConnection    = "08"
+	classAuthorization = "28"
+	classCatalog       = "3D" // no such database
+	classResources     = "53"
+	classOperator      = "57" // the server stops, starts, or was told to cancel
+	classSystem        = "58"
+
+	severityError   = "ERROR" // of a statement; worse ones end the connection
+	severityWarning = "WARNING"
 )
 
 // settingError refuses a server whose settings would break a promise of the store.
@@ -48,6 +52,8 @@ var (
 	// errFenced means that the fence of a connection is closed or gone: the connection cannot write
 	// any more.
 	errFenced = errors.New("the connection was fenced off")
+	// errSilent means that a server has so many connections that were given up that it gets no more.
+	errSilent = errors.New("the server does not answer those who wait for it")
 	// errWarned means that the server warned of a commit that its standbys may not have.
 	errWarned = errors.New("the server warned that the commit may not be replicated")
 )
@@ -66,11 +72,11 @@ func class(code string) string { return code[:min(2, len(code))] }
 // is certainly undone.
 func isRefusal(err error) bool {
 	answer, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && answer.Code != codeAmbiguous && cmpSeverity(answer) == severityOfAStatement
+	return ok && answer.Code != codeAmbiguous && severityOf(answer) == severityError
 }
 
-// cmpSeverity returns the severity in English; servers before 9.6 send the translated one only.
-func cmpSeverity(answer *pgconn.PgError) string {
+// severityOf returns the severity in English; servers before 9.6 send the translated one only.
+func severityOf(answer *pgconn.PgError) string {
 	if answer.SeverityUnlocalized != "" {
 		return answer.SeverityUnlocalized
 	}
@@ -84,11 +90,22 @@ func isTransient(err error) bool {
 	}
 	code := codeOf(err)
 	switch code {
-	case "", codeSerialization, codeAmbiguous, codeDeadlock, codeReadOnly, codeLockTimeout:
+	case "", codeSerialization, codeAmbiguous, codeDeadlock, codeReadOnly, codeLockTimeout,
+		codeChangedPlan, codePreparedTwice, codeNotPrepared:
 		return true
 	}
 	switch class(code) {
 	case classConnection, classAuthorization, classCatalog, classResources, classOperator, classSystem:
+		return true
+	}
+	return false
+}
+
+// isStale reports whether the statements that the driver has prepared on a connection are not those
+// of the server behind it.
+func isStale(err error) bool {
+	switch codeOf(err) {
+	case codeChangedPlan, codePreparedTwice, codeNotPrepared:
 		return true
 	}
 	return false

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -99,6 +100,44 @@ func TestStandbyAway(t *testing.T) {
 	want(t, store, "marker", "1")
 	if m := store.Metrics(); m.Happened != 1 {
 		t.Errorf("got %+v", m)
+	}
+}
+
+// TestStandbyAwayForLong has writers that find no end while the standby is away. Readers go on, and
+// the database does not get ever more connections.
+func TestStandbyAwayForLong(t *testing.T) {
+	t.Parallel()
+	primary := postgrestest.Start(t)
+	database := primary.Database(t)
+	standby := primary.Standby(t)
+	const conns = 4
+	store := openHere(t, postgres.Options{URL: primary.URL(database), Deadline: short, Conns: conns})
+	standby.Crash(t)
+	keys := 0
+	for range 3 * conns {
+		_, err := store.Apply(t.Context(), batchOf("1", fmt.Sprint("key/", keys)))
+		keys++
+		if !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrUnavailable) || isOfDriver(err) {
+			t.Errorf("got %v", err)
+		}
+		want(t, store, "never", "")
+	}
+	conn, err := pgx.Connect(t.Context(), primary.URL(database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	found := 0
+	err = conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'packhorse'").Scan(&found)
+	if err != nil || found > 2*conns {
+		t.Errorf("%d connections, at most %d are ours: %v", found, 2*conns, err)
+	}
+	standby.Restart(t)
+	for err = kv.ErrUnavailable; err != nil; keys++ {
+		_, err = store.Apply(t.Context(), batchOf("1", fmt.Sprint("key/", keys)))
+		if err != nil && !errors.Is(err, kv.ErrUnknown) && !errors.Is(err, kv.ErrUnavailable) {
+			t.Fatal(err)
+		}
 	}
 }
 

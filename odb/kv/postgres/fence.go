@@ -31,6 +31,8 @@ const (
 // was committed earlier.
 func (c *call) decide(fence []byte, number int64) (bool, error) {
 	c.prolong(c.store.deadline / 2)
+	c.deciding = true
+	defer func() { c.deciding = false }()
 	found := int64(-1)
 	err := c.run(context.Background(), c.store.writes, func(conn *pgx.Conn) error {
 		state := sessionOf(conn)

@@ -37,6 +37,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -64,7 +65,7 @@ type Options struct {
 	// skips standbys.
 	URL string
 	// Conns is the largest number of connections; 0 means 24, and there are at least 4. Half of them
-	// read.
+	// read. A server that does not answer may have as many again, which were given up.
 	Conns int
 	// Logger receives what an operator should know; nil is slog.Default().
 	Logger *slog.Logger
@@ -86,6 +87,8 @@ type Store struct {
 
 	reads  *pgxpool.Pool
 	writes *pgxpool.Pool // whose sessions are serializable and have a fence
+	// readers and writers are the connections that the pools gave up.
+	readers, writers lingering
 
 	// life is held shared by every call.
 	life   sync.RWMutex
@@ -155,6 +158,8 @@ func (s *Store) Close() error {
 func (s *Store) closePools() {
 	s.reads.Close()
 	s.writes.Close()
+	s.readers.close()
+	s.writers.close()
 }
 
 // enter begins a call, which ends with life.RUnlock.
@@ -183,9 +188,10 @@ func (s *Store) alive(ctx context.Context) error {
 
 // call is one call of a store and the time that it has.
 type call struct {
-	store *Store
-	ends  time.Time
-	tries int
+	store    *Store
+	ends     time.Time
+	tries    int
+	deciding bool // about a batch that was sent before
 }
 
 func (s *Store) begin() *call { return &call{store: s, ends: time.Now().Add(s.deadline)} }
@@ -205,6 +211,9 @@ func (c *call) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, 
 		cancel()
 		if err == nil {
 			return conn, nil
+		}
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = fmt.Errorf("no connection became free: %w", err)
 		}
 		if err := c.again(ctx, err); err != nil {
 			return nil, err
@@ -227,9 +236,10 @@ func (c *call) again(ctx context.Context, err error) error {
 		pause = jitter(time.Millisecond << min(c.tries, 7))
 	}
 	c.tries++
-	c.store.counters.retries.Add(1)
 	if time.Now().Add(pause).After(c.ends) {
-		c.store.counters.unavailable.Add(1)
+		if !c.deciding {
+			c.store.counters.unavailable.Add(1)
+		}
 		return fmt.Errorf("%w: %s", kv.ErrUnavailable, describe(err))
 	}
 	timer := time.NewTimer(pause)
@@ -238,6 +248,7 @@ func (c *call) again(ctx context.Context, err error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timer.C:
+		c.store.counters.retries.Add(1)
 		return nil
 	}
 }
@@ -267,6 +278,9 @@ func (s *Store) trip(conn *pgx.Conn, work func(conn *pgx.Conn) error) error {
 	err := work(conn)
 	s.counters.trips.Add(1)
 	s.counters.tripTime.Add(int64(time.Since(begin)))
+	if isStale(err) {
+		_ = conn.Close(context.Background())
+	}
 	if conn.IsClosed() {
 		s.counters.lost.Add(1)
 		if isSilence(err) {

@@ -67,7 +67,7 @@ func TestConformanceOfTwo(t *testing.T) {
 // tests that need one are left out.
 func TestConformanceBehindCuts(t *testing.T) {
 	t.Parallel()
-	wanted := []string{"/Linearizable", "/Counter", "/BatchOrder", "/ScanWhileWriting", "/Preconditions", "/ReadInstant"}
+	wanted := []string{"/Linearizable", "/Counter", "/BatchOrder", "/Preconditions", "/ReadInstant"}
 	seed := atomic.Uint64{}
 	kvtest.Run(t, kvtest.Harness{Open: func(t *testing.T, age time.Duration) kv.Store {
 		t.Helper()

@@ -198,6 +198,13 @@ func (r *readQuery) complete(rows kv.Rows) kv.Rows {
 // one statement is not enough; otherwise it is inside of one.
 func (r *readQuery) read(ctx context.Context, conn *pgx.Conn, instant bool) (kv.Rows, error) {
 	rows := r.complete(kv.Rows{})
+	if len(r.ranges) == 0 {
+		found, err := conn.Query(ctx, getManySQL, r.set.Keys)
+		if err != nil {
+			return rows, err
+		}
+		return rows, r.readValues(found, rows.Values)
+	}
 	instant = instant && len(r.ranges)+min(len(r.set.Keys), 1) > 1
 	var all pgx.Batch
 	if instant {

@@ -163,7 +163,7 @@ func start(tb testing.TB, settings []string) *Cluster {
 	c.configure(tb, append([]string{
 		"listen_addresses = ''", "unix_socket_directories = '" + c.folder + "'",
 		"max_connections = " + strconv.Itoa(connectionsMax), "shared_buffers = 64MB",
-		"fsync = on", "synchronous_commit = on", "wal_level = replica", "max_wal_senders = 5", "max_wal_size = 256MB", "autovacuum_naptime = 5s",
+		"dynamic_shared_memory_type = mmap", "fsync = on", "synchronous_commit = on", "wal_level = replica", "max_wal_senders = 5", "max_wal_size = 256MB", "autovacuum_naptime = 5s",
 	}, settings...))
 	c.boot(tb)
 	return c

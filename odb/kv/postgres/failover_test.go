@@ -141,18 +141,26 @@ func TestStandbyAwayForLong(t *testing.T) {
 	}
 }
 
-// TestFencedOff deletes the fences of all connections, as a sweep after hours does. The store takes
-// new connections.
+// TestFencedOff lets all connections grow old in the database, and sweeps them. The store takes new
+// ones.
 func TestFencedOff(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.Database(t)
 	store := openHere(t, postgres.Options{URL: database})
-	batch := kv.NewBatch()
-	batch.Put([]byte("a"), []byte("1"))
-	apply(t, store, batch)
-	postgrestest.Exec(t, database, "DELETE FROM kv_fence")
+	apply(t, store, batchOf("1", "a"))
+	if err := store.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	apply(t, store, batchOf("1", "b"))
-	want(t, store, "b", "1")
+	if m := store.Metrics(); m.Retries != 0 {
+		t.Errorf("a young fence is swept: %+v", m)
+	}
+	postgrestest.Exec(t, database, "UPDATE kv_fence SET used = used - interval '4 hours'")
+	if err := store.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	apply(t, store, batchOf("1", "c"))
+	want(t, store, "c", "1")
 	if m := store.Metrics(); m.Retries != 1 || m.Happened+m.Vanished != 0 {
 		t.Errorf("got %+v", m)
 	}

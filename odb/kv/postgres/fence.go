@@ -71,14 +71,21 @@ func (s *Store) keepHouse(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		err := s.begin().run(ctx, s.writes, func(conn *pgx.Conn) error {
-			_, err := conn.Exec(ctx, sweepSQL)
-			return err
-		})
-		if err != nil && ctx.Err() == nil {
+		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
 			s.logger.Warn("kv: the database did not answer a look at its tables", "error", err)
 		}
 	}
+}
+
+// sweep removes the fences of connections that are gone. It reads all of them, so as a serializable
+// transaction it would conflict with every batch.
+func (s *Store) sweep(ctx context.Context) error {
+	return s.begin().run(ctx, s.writes, func(conn *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, sweepSQL)
+			return err
+		})
+	})
 }
 
 // measure asks for the size of the tables, which only PostgreSQL and its kin know.

@@ -1,8 +1,9 @@
 // Package postgres is a key-value store in a database that speaks the PostgreSQL wire protocol, so
 // that several servers share it.
 //
-// It was tested with PostgreSQL 15. Its SQL keeps to what CockroachDB and YugabyteDB document too,
-// but nothing was ever run there.
+// It was tested with PostgreSQL 15 only. Its SQL avoids what is said to be missing in CockroachDB
+// and YugabyteDB, such as two changes of one table in one statement, but nothing was ever run
+// there.
 //
 // Start at [Open]. apply.go holds the way of a batch, plan.go and statement.go its SQL, fence.go
 // what becomes of a batch whose answer was lost, read.go and snapshot.go the readers, connect.go

@@ -261,9 +261,7 @@ func (c *Cluster) remove(tb testing.TB) {
 // the standby has it.
 func (c *Cluster) Standby(tb testing.TB) *Cluster {
 	tb.Helper()
-	room.mu.Lock()
-	standby := newCluster(tb)
-	room.mu.Unlock()
+	standby := c.sibling(tb)
 	command(tb, "pg_basebackup", "--pgdata="+standby.data(), "--host="+c.folder, "--username=postgres",
 		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
 	standby.configure(tb, []string{"unix_socket_directories = '" + standby.folder + "'"})
@@ -272,6 +270,14 @@ func (c *Cluster) Standby(tb testing.TB) *Cluster {
 	c.Configure(tb, "synchronous_standby_names = '*'")
 	c.await(tb, "SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync')")
 	return standby
+}
+
+// sibling returns a cluster with an empty folder.
+func (c *Cluster) sibling(tb testing.TB) *Cluster {
+	tb.Helper()
+	room.mu.Lock()
+	defer room.mu.Unlock()
+	return newCluster(tb)
 }
 
 // Promote makes a primary of a standby.

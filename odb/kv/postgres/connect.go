@@ -191,7 +191,8 @@ func (s *Store) prepareLink(config *pgx.ConnConfig, kin *lingering) {
 // settingsSQL asks for the settings that promises of the store rest on, and tells the planner of
 // PostgreSQL that every statement goes by the primary key. Its own choice on small tables is to
 // read them as a whole, which makes serializable transactions conflict with all others; and on
-// large arrays to compare each with each.
+// large arrays to compare each with each. A session keeps the synchronous_commit that it was found
+// with, also when the server is reloaded with another.
 const settingsSQL = `SELECT
 	coalesce(current_setting('synchronous_commit', true), 'on'),
 	coalesce(current_setting('fsync', true), 'on'),
@@ -199,6 +200,7 @@ const settingsSQL = `SELECT
 	coalesce(current_setting('in_hot_standby', true), 'off'),
 	version(),
 	CASE WHEN version() LIKE 'PostgreSQL %' THEN concat(
+		set_config('synchronous_commit', current_setting('synchronous_commit'), false),
 		set_config('enable_seqscan', 'off', false),
 		set_config('enable_bitmapscan', 'off', false),
 		set_config('enable_nestloop', 'off', false),

@@ -64,7 +64,7 @@ func (r *Repository) Branch(ctx context.Context, ns refs.Namespace, name string)
 
 // oneRef returns the ref of a stored name.
 func (r *Repository) oneRef(ctx context.Context, full string) (refs.Ref, error) {
-	names, err := r.names(ctx)
+	names, err := r.names(ctx, full)
 	if err != nil {
 		return refs.Ref{}, err
 	}

@@ -122,7 +122,7 @@ func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget
 // key may replay an earlier success, it leaves the refusal of a missing or unexpected tip to the
 // transaction.
 func (r *Repository) expected(ctx context.Context, actor *Actor, target *CommitTarget) (object.ID, error) {
-	names, err := r.visibleNames(ctx)
+	names, err := r.visibleNames(ctx, target.Namespace.Full("refs/heads/"+target.Branch))
 	if err != nil {
 		return object.ZeroID, err
 	}

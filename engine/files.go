@@ -229,7 +229,7 @@ func (r *Repository) at(ctx context.Context, ns refs.Namespace, ref string) (pos
 
 // atCommit is at for a name of any kind.
 func (r *Repository) atCommit(ctx context.Context, name CommitName) (position, error) {
-	names, err := r.names(ctx)
+	names, err := r.names(ctx, r.likely(&name)...)
 	if err != nil {
 		return position{}, err
 	}

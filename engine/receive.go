@@ -416,7 +416,7 @@ func (p *Push) verify(ctx context.Context, change *refs.Change) error {
 // targetOf returns the current target of the ref of a stored name, the zero ID if it does not
 // exist.
 func (r *Repository) targetOf(ctx context.Context, name string) (object.ID, error) {
-	names, err := r.visibleNames(ctx)
+	names, err := r.visibleNames(ctx, name)
 	if err != nil {
 		return object.ZeroID, err
 	}

@@ -82,15 +82,15 @@ func (r *Repository) NewSpillBuffer() *file.SpillBuffer {
 }
 
 // visibleNames opens a snapshot of the repository's refs, which the caller closes. Its values may
-// not be durable yet.
-func (r *Repository) visibleNames(ctx context.Context) (*refs.Snapshot, error) {
-	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID)
+// not be durable yet. It is for looking up refs of these stored names, among others.
+func (r *Repository) visibleNames(ctx context.Context, likely ...string) (*refs.Snapshot, error) {
+	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID, likely...)
 	return snapshot, r.gone(err)
 }
 
-// names opens a snapshot of the repository's refs, which the caller closes; its values are durable.
-func (r *Repository) names(ctx context.Context) (*refs.Snapshot, error) {
-	snapshot, err := r.visibleNames(ctx)
+// names is visibleNames for values that are durable.
+func (r *Repository) names(ctx context.Context, likely ...string) (*refs.Snapshot, error) {
+	snapshot, err := r.visibleNames(ctx, likely...)
 	if err != nil {
 		return nil, err
 	}

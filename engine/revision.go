@@ -100,6 +100,17 @@ func (n *CommitName) branch(ctx context.Context, names lookuper, what string) (R
 	return Revision{Name: n.Text, Ref: full, Commit: ref.ID}, nil
 }
 
+// likely returns the stored name of the branch that n probably means, if it can mean one.
+func (r *Repository) likely(n *CommitName) []string {
+	switch {
+	case n.Text == "" && n.Kind <= BranchName:
+		return []string{r.defaultRef(n.Namespace)}
+	case n.Kind <= BranchName && !isObjectName(n.Text):
+		return []string{n.Namespace.Full(branchPrefix + n.Text)}
+	}
+	return nil
+}
+
 // resolveID finds the commit of an object ID, whole or the beginning of it. Names of refs are none.
 func (r *Repository) resolveID(ctx context.Context, v *odb.View, n CommitName) (Revision, error) {
 	digits := strings.ToLower(n.Text)

@@ -7,8 +7,8 @@ import (
 	"packhorse/odb/kv"
 )
 
-// lookahead is rows of refs that a transaction has read together, before it asks for them one by
-// one.
+// lookahead is rows of refs that a transaction or a snapshot has read together, before it asks for
+// them one by one.
 type lookahead struct {
 	names []string          // those of Change.Names
 	rows  map[string][]byte // by name; nil for "absent"
@@ -28,6 +28,18 @@ func (a *lookahead) add(names []string, values [][]byte) {
 	for i, name := range names {
 		a.rows[name] = values[i]
 	}
+}
+
+// ref returns a ref that was read ahead. Errors: [ErrNotFound], errNotPrefetched.
+func (a *lookahead) ref(repo RepoID, name string) (Ref, error) {
+	row, known := a.rows[name]
+	switch {
+	case !known:
+		return Ref{}, errNotPrefetched
+	case row == nil:
+		return Ref{}, ErrNotFound
+	}
+	return decodeNamed(refKey(repo, name), row, name)
 }
 
 // isPending reports whether survey is to be called before a ref of that name is created.

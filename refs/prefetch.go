@@ -88,7 +88,7 @@ func (p *prefetch) Scan(_ context.Context, options kv.ScanOptions) iter.Seq2[kv.
 				return
 			}
 		}
-		if page.More || len(page.Pairs) > 0 && len(page.Pairs) == p.set.Ranges[at].Limit {
+		if page.More {
 			yield(kv.Pair{}, errNotPrefetched)
 		}
 	}

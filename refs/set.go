@@ -5,18 +5,21 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"packhorse/pack/invariants"
 )
 
-// set is all refs of a repository as of one version, decoded, in the order of their names. It is
+// set is all refs of a repository as of one version, decoded, in the order of their names. They are
 // immutable; a changed set copies only the chunks that differ, so that it costs little time and
 // memory.
 type set struct {
 	version Version
 	chunks  []chunk // none is empty
 	bytes   int64   // of memory, about
+	// stale is set once the repository has gone on: a hint, which may come late or never.
+	stale atomic.Bool
 }
 
 // chunk is a run of refs.

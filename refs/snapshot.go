@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"packhorse/odb/kv"
 )
@@ -22,6 +23,7 @@ type Snapshot struct {
 	store *Store
 	repo  RepoID
 	head  head
+	ahead lookahead // refs that were read with the head
 
 	mu     sync.Mutex
 	set    *set  // guarded by mu, as are the fields below: all refs, once they were needed and if they are not too many
@@ -36,15 +38,26 @@ type view struct {
 	undo overlay
 }
 
-// Snapshot returns the refs of a repository as they are now. Errors: [ErrRepositoryNotFound].
-func (s *Store) Snapshot(ctx context.Context, repo RepoID) (*Snapshot, error) {
-	head, err := s.head(ctx, repo)
+// Snapshot returns the refs of a repository as they are now. Those of stored names that are going
+// to be looked up are read with the head, unless all refs are probably cached; names need not be
+// valid. Errors: [ErrRepositoryNotFound].
+func (s *Store) Snapshot(ctx context.Context, repo RepoID, names ...string) (*Snapshot, error) {
+	set, cached := s.cache.Get(repo)
+	if cached && !set.stale.Load() {
+		names = nil
+	}
+	names = names[:min(len(names), kv.ReadCountMax-1)] // what is read at one instant
+	found, err := s.begin(ctx, repo, &Change{Names: names}, time.Time{})
 	if err != nil {
 		return nil, err
 	}
-	snapshot := &Snapshot{store: s, repo: repo, head: head}
-	if set, ok := s.cache.Get(repo); ok && set.version == head.version() {
+	snapshot := &Snapshot{store: s, repo: repo, head: found.head, ahead: found.ahead}
+	switch {
+	case !cached:
+	case set.version == found.head.version():
 		snapshot.set = set
+	case set.version.Sequence < found.head.sequence:
+		set.stale.Store(true)
 	}
 	return snapshot, nil
 }
@@ -100,15 +113,9 @@ func (sn *Snapshot) Lookup(ctx context.Context, name string) (Ref, error) {
 		}
 		return Ref{}, fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
-	rows, err := sn.prefetch(ctx, kv.ReadSet{Keys: [][]byte{refKey(sn.repo, name)}})
-	if err != nil {
-		return Ref{}, err
-	}
-	var ref Ref
-	if rows != nil {
-		ref, err = readRef(ctx, rows, sn.repo, name)
-	} else {
-		ref, err = sn.lookup(ctx, name)
+	ref, err := sn.ahead.ref(sn.repo, name)
+	if errors.Is(err, errNotPrefetched) {
+		ref, err = sn.readRef(ctx, name)
 	}
 	if errors.Is(err, ErrNotFound) {
 		err = fmt.Errorf("%w: %s", ErrNotFound, name)
@@ -116,7 +123,20 @@ func (sn *Snapshot) Lookup(ctx context.Context, name string) (Ref, error) {
 	return ref, err
 }
 
-// lookup is Lookup in a view.
+// readRef reads a ref, from a view if need be.
+func (sn *Snapshot) readRef(ctx context.Context, name string) (Ref, error) {
+	rows, err := sn.prefetch(ctx, kv.ReadSet{Keys: [][]byte{refKey(sn.repo, name)}})
+	switch {
+	case err != nil:
+		return Ref{}, err
+	case rows != nil:
+		return readRef(ctx, rows, sn.repo, name)
+	default:
+		return sn.lookup(ctx, name)
+	}
+}
+
+// lookup returns a ref from a view.
 func (sn *Snapshot) lookup(ctx context.Context, name string) (ref Ref, err error) {
 	err = sn.read(ctx, func(v *view) (err error) {
 		undone, changed := v.undo[name]
@@ -386,15 +406,19 @@ func (sn *Snapshot) Branches(ctx context.Context, ns Namespace, after Creation, 
 func (sn *Snapshot) branchesNow(ctx context.Context, created kv.ScanOptions, limit int) ([]Ref, error) {
 	created.Limit = limit
 	rows, err := sn.prefetch(ctx, kv.ReadSet{Ranges: []kv.ScanOptions{created}})
-	if rows == nil || rows.rows.Pages[0].More {
+	if rows == nil {
 		return nil, err
 	}
+	page := rows.rows.Pages[0]
+	if page.More && len(page.Pairs) < limit {
+		return nil, nil
+	}
 	branches := []Ref{}
-	if len(rows.rows.Pages[0].Pairs) == 0 {
+	if len(page.Pairs) == 0 {
 		return branches, nil
 	}
-	names := make([]string, 0, len(rows.rows.Pages[0].Pairs))
-	for _, pair := range rows.rows.Pages[0].Pairs {
+	names := make([]string, 0, len(page.Pairs))
+	for _, pair := range page.Pairs {
 		names = append(names, string(pair.Value))
 	}
 	keys := refKeys(sn.repo, names)

@@ -193,6 +193,9 @@ func (s *Store) commit(
 				if invariants.Enabled {
 					tx.checkCounted()
 				}
+				if set, ok := s.cache.Get(repo); ok {
+					set.stale.Store(true)
+				}
 				s.watch.notify(repo)
 				return result, commit, told, nil
 			}

@@ -304,6 +304,16 @@ func TestTripsOfSnapshot(t *testing.T) {
 		return err
 	}
 	fresh := func() *refs.Store { return refs.Open(keys, refs.Options{}) }
+	named := func(store *refs.Store) func() error {
+		return func() error {
+			snapshot, err := store.Snapshot(t.Context(), repo, "refs/heads/a", "refs/heads/none", "")
+			if err != nil {
+				return err
+			}
+			return errors.Join(lookup(snapshot), snapshot.Close())
+		}
+	}
+	other := fresh()
 	moving := func(do func(*refs.Snapshot) error) func(*refs.Snapshot) error {
 		return func(snapshot *refs.Snapshot) error {
 			set(t, store, repo, "refs/heads/a", 7)
@@ -319,8 +329,14 @@ func TestTripsOfSnapshot(t *testing.T) {
 		{"writes", func() error { set(t, store, repo, "refs/heads/b", 1, "refs/heads/a", 1); return nil }, "get h, apply", nil},
 		{"a list after them", with(store, list(2)), "get h, scan j", nil},
 		{"a list again", with(store, list(2)), "get h", nil},
-		{"the first list", with(fresh(), list(2)), "get h, read h R", nil},
+		{"the first list", with(other, list(2)), "get h, read h R", nil},
 		{"lookups in a list", with(store, lookup), "get h", nil},
+		{"named lookups in a list", named(store), "get h", nil},
+		{"a write", func() error { set(t, store, repo, "refs/heads/c", 1); return nil }, "get h, get r, scan r, apply", nil},
+		{"named lookups behind a list", named(store), "read h r", nil},
+		{"named lookups, far from the list", named(other), "get h, read r h, read r h", nil},
+		{"the same again", named(other), "read h r", nil},
+		{"named lookups", named(fresh()), "read h r", nil},
 		{"lookups", with(fresh(), lookup), "get h, read r h, read r h", nil},
 		{"branches", with(fresh(), branches), "get h, read h C, read r h", nil},
 		{

@@ -121,14 +121,11 @@ func (tx *Tx) find(ctx context.Context, name string) (*Ref, error) {
 
 // read returns the stored ref, or [ErrNotFound].
 func (tx *Tx) read(ctx context.Context, name string) (Ref, error) {
-	value, known := tx.ahead.rows[name]
-	switch {
-	case !known:
+	ref, err := tx.ahead.ref(tx.repo, name)
+	if errors.Is(err, errNotPrefetched) {
 		return readRef(ctx, tx.store.kv, tx.repo, name)
-	case value == nil:
-		return Ref{}, ErrNotFound
 	}
-	return decodeNamed(refKey(tx.repo, name), value, name)
+	return ref, err
 }
 
 // Created returns the names, in the order of the calls, of the refs that the transaction creates

@@ -17,16 +17,15 @@ const privateBytesMax = 16 * mebibyte
 // Aside gives v a private cache, which lives as long as v, stops counting v as a request's view,
 // and returns v. Nothing may have been read through v before.
 func (v *View) Aside() *View {
-	v.store.traffic.Leave()
-	for _, l := range v.hotLayers() {
-		l.rows.Aside = true
-	}
-	v.own = lru.New[segment.CacheKey, segment.CacheEntry](privateBytesMax, privateBytesMax)
+	v.setAside(lru.New[segment.CacheKey, segment.CacheEntry](privateBytesMax, privateBytesMax))
 	return v
 }
 
-// shareAside makes v use the private cache of other.
-func (v *View) shareAside(other *View) {
+// setAside makes v use a private cache, and no reason to copy hot layers.
+func (v *View) setAside(own *privateCache) {
 	v.store.traffic.Leave()
-	v.own = other.own
+	v.own = own
+	for _, l := range v.hotLayers() {
+		l.rows.Aside = true
+	}
 }

@@ -36,7 +36,8 @@ type Quarantine struct {
 	limit   func(bytes int64) error
 	closed  bool
 	hotID   segment.LayerID // the layer into which the last Stage put hot objects
-	// added are these objects, and addedTo the number of additions to the layer before.
+	// added are these objects, nil if the layer is not copied, and addedTo the number of additions to
+	// it before.
 	added   map[object.ID]hot.Row
 	addedTo uint64
 	// filters are the path filters of hot commits, nil for a commit without one, and filterBytes are
@@ -71,7 +72,7 @@ func (v *View) NewQuarantine(_ context.Context) *Quarantine {
 		relied: make(map[object.ID]struct{}), limit: v.limit,
 	}
 	if v.own != nil {
-		q.base.shareAside(v)
+		q.base.setAside(v.own)
 	}
 	q.base.owner = v.owner
 	q.view = &View{store: v.store, pool: v.pool, owner: v.owner, quarantine: q}

@@ -18,7 +18,7 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 	if err != nil || now == nil {
 		return err
 	}
-	next, err := q.store.confirm(ctx, q.store.newView(base.pool, *now))
+	next, _, err := q.store.confirm(ctx, q.store.newView(base.pool, *now), nil)
 	if err != nil {
 		return err
 	}

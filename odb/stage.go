@@ -30,7 +30,7 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	}
 	base := q.stored()
 	ask := &staging{order: q.hot.order}
-	now, values, err := q.store.confirmAnd(ctx, q.store.newView(base.pool, base.manifest), ask.keys)
+	now, values, err := q.store.confirm(ctx, q.store.newView(base.pool, base.manifest), ask.keys)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,10 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 // stageHot adds the small objects that the pool does not have now to b.
 func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *staging) error {
 	target := ask.target.id
-	added := make(map[object.ID]hot.Row, len(q.hot.order))
+	var added map[object.ID]hot.Row
+	if ask.target.rows.IsCopied() {
+		added = make(map[object.ID]hot.Row, len(q.hot.order))
+	}
 	ids := make([]object.ID, 0, len(q.hot.order))
 	for _, id := range q.hot.order {
 		if there, err := now.holds(ctx, id); err != nil {
@@ -67,19 +70,19 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *
 			q.checkBase(ctx, now, id)
 		}
 		stored := hot.Row{Value: q.hot.values[id]}
-		b.Put(hot.ObjectKey(target, id), stored.Value)
 		if row, ok := q.hot.rows[id]; ok {
 			// An octopus without its row is parsed.
 			if value := hot.EncodeRow(id, &row); len(value) <= q.store.limits.HotValueBytes {
 				stored.Graph = value
-				b.Put(hot.GraphKey(target, id), value)
 				if f := q.filters[id]; f != nil {
 					stored.Filter = hot.EncodeFilter(id, f)
-					b.Put(hot.FilterKey(target, id), stored.Filter)
 				}
 			}
 		}
-		added[id], ids = stored, append(ids, id)
+		stored.Put(b, target, id)
+		if ids = append(ids, id); added != nil {
+			added[id] = stored
+		}
 	}
 	q.hotID, q.added, q.addedTo = target, added, ask.count
 	if len(ids) == 0 {

@@ -61,7 +61,7 @@ func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, er
 			return nil, err
 		}
 	}
-	v, err := s.confirm(ctx, s.newView(pool, m))
+	v, _, err := s.confirm(ctx, s.newView(pool, m), nil)
 	if err == nil && (!known || v.manifest.version != m.version) {
 		s.learn(pool, &m, &v.manifest)
 	}
@@ -88,15 +88,9 @@ func (s *Store) learn(pool PoolID, before, now *manifest) {
 
 // confirm verifies that the manifest still named the layers of a view when they were pinned, since
 // Sweep may delete a layer that has left it and is not pinned (docs/invariants.md 14). It returns
-// the view, or one of the present manifest.
-func (s *Store) confirm(ctx context.Context, v *View) (*View, error) {
-	v, _, err := s.confirmAnd(ctx, v, nil)
-	return v, err
-}
-
-// confirmAnd is confirm, and reads other keys at the same instant: those that more, if not nil,
-// returns for the view.
-func (s *Store) confirmAnd(ctx context.Context, v *View, more func(v *View) [][]byte) (*View, [][]byte, error) {
+// the view, or one of the present manifest, and the values at the same instant of the keys that
+// more, if not nil, returns for the view.
+func (s *Store) confirm(ctx context.Context, v *View, more func(v *View) [][]byte) (*View, [][]byte, error) {
 	for {
 		var keys [][]byte
 		if more != nil {

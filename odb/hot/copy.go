@@ -41,6 +41,17 @@ type Layer struct {
 // nil if there is none. All are as stored, with their checksums, shared and read-only.
 type Row struct{ Value, Graph, Filter []byte }
 
+// Put adds the row of an object in a layer to b.
+func (r *Row) Put(b *kv.Batch, layer segment.LayerID, id object.ID) {
+	b.Put(ObjectKey(layer, id), r.Value)
+	if r.Graph != nil {
+		b.Put(GraphKey(layer, id), r.Graph)
+	}
+	if r.Filter != nil {
+		b.Put(FilterKey(layer, id), r.Filter)
+	}
+}
+
 // rowCost is the estimated overhead of a row in bytes.
 const rowCost = 192
 

@@ -37,7 +37,8 @@ type entry struct {
 	bytes   int64         // on the disk, or being written
 	leaving chan struct{} // closed when an eviction ends; nil while there is none
 
-	mu     sync.RWMutex // guards the fields below; shared by those who read and write blocks
+	// mu is shared by those who read and write blocks, and taken before the store's.
+	mu     sync.RWMutex // guards the fields below
 	local  vfs.File     // nil when closed; opened when it is needed
 	opened int64        // how often it was opened: each time it may be another file
 
@@ -159,13 +160,12 @@ func (s *Store) path(name string) string {
 // lost: somebody has deleted it.
 func (e *entry) openLocal() error {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.local != nil {
-		e.mu.Unlock()
 		return nil
 	}
 	local, size, err := e.store.openFile(e.store.path(e.name))
 	if err != nil {
-		e.mu.Unlock()
 		return err
 	}
 	e.local = local
@@ -173,13 +173,9 @@ func (e *entry) openLocal() error {
 	if e.deleted.Load() { // the file lives on without a name
 		_ = e.store.fs.Remove(e.store.path(e.name))
 	}
-	var lost int64
 	if size < e.blocks.end() {
-		lost = e.blocks.clear(0, e.blocks.count-1)
-		e.changed()
+		e.loseLocked(0, e.blocks.count-1)
 	}
-	e.mu.Unlock()
-	e.store.release(e, lost)
 	return nil
 }
 
@@ -208,9 +204,13 @@ func (s *Store) openFile(path string) (vfs.File, int64, error) {
 // lose discards the blocks from first to last.
 func (e *entry) lose(first, last int64) {
 	e.mu.Lock() // no reader is between its look at the map and the file
-	lost := e.blocks.clear(first, last)
-	e.mu.Unlock()
-	if lost > 0 {
+	defer e.mu.Unlock()
+	e.loseLocked(first, last)
+}
+
+// loseLocked discards blocks under e.mu, so that the room which they took is given back once.
+func (e *entry) loseLocked(first, last int64) {
+	if lost := e.blocks.clear(first, last); lost > 0 {
 		e.changed()
 		e.store.release(e, lost)
 	}

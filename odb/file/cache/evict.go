@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+
+	"packhorse/pack/invariants"
 )
 
 // reserve takes room for bytes of an entry, and makes room if there is none. It reports false if
@@ -35,6 +37,10 @@ func (s *Store) release(e *entry, bytes int64) {
 	defer s.mu.Unlock()
 	s.bytes -= bytes
 	e.bytes -= bytes
+	if invariants.Enabled {
+		invariants.Check(e.bytes >= 0 && s.bytes >= e.bytes,
+			"cache: %s takes %d of %d bytes", e.name, e.bytes, s.bytes)
+	}
 }
 
 // makeRoom lets files leave until there is room for so many bytes and for all files that are known.

@@ -126,6 +126,11 @@ func (f *fetch) run() (err error) {
 		return err
 	}
 	e, s := f.entry, f.entry.store
+	if cost := e.blocks.cost(f.next); s.reserve(e, cost) {
+		s.release(e, cost)
+	} else {
+		return errNotCopied // before a request is sent in vain
+	}
 	begin, end := f.next*blockBytes, min((f.last+1)*blockBytes, e.size)
 	stream, err := s.ranger.OpenStream(s.ctx, e.name, e.size, begin, end-begin)
 	if err != nil {
@@ -135,10 +140,10 @@ func (f *fetch) run() (err error) {
 	return errors.Join(f.receive(stream, 0), stream.Close())
 }
 
-// failed is called with the error of run, which those who wait for blocks have got.
+// failed logs a panic. Other errors of run are told to those who wait for blocks.
 func (f *fetch) failed(err error) {
-	if !errors.Is(err, errNotCopied) {
-		f.entry.store.log.Warn("cache: failed to copy blocks", "file", f.entry.name, "error", err)
+	if panicked, ok := errors.AsType[*rescue.PanicError](err); ok {
+		f.entry.store.log.Error("cache: failed to copy blocks", "file", f.entry.name, "error", panicked)
 	}
 }
 

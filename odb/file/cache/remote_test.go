@@ -1,10 +1,13 @@
 package cache_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,14 +18,16 @@ import (
 	"packhorse/odb/file/cache"
 )
 
-// remote is a store that counts requests and lets a test hold them up.
+// remote is a store that counts requests and lets a test hold them up. What is written to it lies
+// in a folder in memory; files that a test puts there are delivered without a copy.
 type remote struct {
 	*file.Dir
 	requests atomic.Int64
 	bytes    atomic.Int64
 
-	mu   sync.Mutex
-	gate func(ctx context.Context, name string) error // asked before each request
+	mu    sync.Mutex                                   // guards the fields below
+	files map[string][]byte                            // put there by the test
+	gate  func(ctx context.Context, name string) error // asked before each request
 }
 
 var _ cache.Ranger = (*remote)(nil)
@@ -33,7 +38,30 @@ func newRemote(tb testing.TB) *remote {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &remote{Dir: dir}
+	return &remote{Dir: dir, files: make(map[string][]byte)}
+}
+
+// put makes a file of bytes that nobody changes.
+func (r *remote) put(name string, data []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.files[name] = data
+}
+
+// find returns the bytes of a file.
+func (r *remote) find(ctx context.Context, name string) ([]byte, error) {
+	r.mu.Lock()
+	data, ok := r.files[name]
+	r.mu.Unlock()
+	if ok {
+		return data, nil
+	}
+	f, err := r.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	data, err = io.ReadAll(file.NewSectionReader(ctx, f, 0, f.Size()))
+	return data, errors.Join(err, f.Close())
 }
 
 // hold sets what is asked before each request.
@@ -58,31 +86,27 @@ func (r *remote) OpenTail(ctx context.Context, name string, tailBytes int64) (in
 	if err := r.request(ctx, name); err != nil {
 		return 0, nil, err
 	}
-	f, err := r.Open(ctx, name)
+	data, err := r.find(ctx, name)
 	if err != nil {
 		return 0, nil, err
 	}
-	begin := max(0, f.Size()-tailBytes)
-	return f.Size(), r.section(ctx, f, begin, f.Size()-begin), nil
+	return int64(len(data)), r.section(data[max(0, int64(len(data))-tailBytes):]), nil
 }
 
 func (r *remote) OpenStream(ctx context.Context, name string, _, offset, size int64) (io.ReadCloser, error) {
 	if err := r.request(ctx, name); err != nil {
 		return nil, err
 	}
-	f, err := r.Open(ctx, name)
+	data, err := r.find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return r.section(ctx, f, offset, size), nil
+	return r.section(data[offset : offset+size]), nil
 }
 
-func (r *remote) section(ctx context.Context, f file.File, offset, size int64) io.ReadCloser {
-	r.bytes.Add(size)
-	return struct {
-		io.Reader
-		io.Closer
-	}{file.NewSectionReader(ctx, f, offset, size), f}
+func (r *remote) section(data []byte) io.ReadCloser {
+	r.bytes.Add(int64(len(data)))
+	return io.NopCloser(bytes.NewReader(data))
 }
 
 // sample returns bytes of which each block is another one.
@@ -122,12 +146,18 @@ func get(tb testing.TB, store file.Store, name string) file.File {
 	return f
 }
 
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
 // check reads size bytes from an offset on and compares them with those of data.
 func check(tb testing.TB, f file.File, data []byte, offset, size int) {
 	tb.Helper()
-	got := make([]byte, size)
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	*buffer = slices.Grow((*buffer)[:0], size)
+	got := (*buffer)[:size]
+	clear(got)
 	n, err := f.ReadAt(tb.Context(), got, int64(offset))
-	if want := data[offset : offset+size]; err != nil || string(got) != string(want) {
+	if err != nil || !bytes.Equal(got, data[offset:offset+size]) {
 		tb.Errorf("%d bytes at %d: %d, or others, %v", size, offset, n, err)
 	}
 }

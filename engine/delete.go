@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"packhorse/engine/catalog"
 	"packhorse/engine/credential"
 	"packhorse/engine/outbox"
+	"packhorse/engine/removal"
 	"packhorse/engine/upstream"
+	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -64,7 +67,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		b.Delete(credential.Key(repo.record.ID))
 		upstream.Drop(b, repo.record.ID)
 		h.objects.DropPool(b, repo.record.Pool)
-		outbox.Drop(b, repo.record.ID)
+		removal.Add(b, repo.record.ID)
 		deleted.Sequence = tx.Sequence() + 1
 		return setReceipt(tx, deleted)
 	})
@@ -79,4 +82,10 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 		return Deleted{}, err
 	}
 	return deleted, nil
+}
+
+// leftovers selects what a deletion leaves of a repository for [removal.Sweeper]: what may be many
+// rows.
+func leftovers(id refs.RepoID) []kv.ScanOptions {
+	return slices.Concat(refs.Leftovers(id), outbox.Leftovers(id), []kv.ScanOptions{upstream.Leftovers(id)})
 }

@@ -123,7 +123,7 @@ func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked,
 		}
 		report, err := h.objects.FsckTables(ctx, (&poolOwners{host: h}).owned)
 		if err == nil && report.ProblemCount == 0 {
-			err = h.names.FsckFeeds(ctx)
+			err = errors.Join(h.names.FsckFeeds(ctx), h.removed.Check(ctx))
 		}
 		switch {
 		case isDamage(err):

@@ -48,6 +48,7 @@ import (
 	"packhorse/engine/maintain"
 	"packhorse/engine/outbox"
 	"packhorse/engine/quota"
+	"packhorse/engine/removal"
 	"packhorse/engine/revision"
 	"packhorse/engine/webhook"
 	"packhorse/odb"
@@ -68,6 +69,7 @@ type Host struct {
 	objects *odb.Store
 	names   *refs.Store
 	catalog *catalog.Catalog[record]
+	removed *removal.Sweeper
 	outbox  outbox.Outbox[*record]
 	hooks   *webhook.Deliverer
 
@@ -142,6 +144,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		objects:     objects,
 		names:       refs.Open(c.KV, c.Refs),
 		catalog:     catalog.New(c.KV, decodeRecord),
+		removed:     &removal.Sweeper{Keys: c.KV, Leftovers: leftovers, RecordKey: catalog.RecordKey},
 		outbox:      outbox.New[*record](c.KV),
 		clones:      c.Clones,
 		space:       c.Space,

@@ -49,7 +49,7 @@ func (v *View) renew(ctx context.Context) (*View, error) {
 			"a file that the manifest names was removed"), next.Close())
 	}
 	if v.own != nil {
-		next.shareAside(v)
+		next.setAside(v.own)
 	}
 	v.renewal.view = next.For(v.owner)
 	return next, nil

@@ -2,6 +2,7 @@ package refs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ type FeedPage struct {
 // beside those with events.
 const feedSkipMax = 256
 
-// feedAheadMax bounds the rows for which one read asks, two keys for each.
+// feedAheadMax bounds the rows for which one read asks, three keys for each.
 const feedAheadMax = 256
 
 // Feed returns up to limit events of an organization after a position, all of them durable, at most
@@ -158,7 +159,8 @@ type feedReader struct {
 	page   FeedPage
 	keys   [][]byte // what the answer tells, to be made durable
 	nonces map[uint32]feedNonce
-	lost   FeedCursor // behind the last transaction that the journals no longer have, of those that follow
+	gone   map[RepoID]bool // whether a repository is gone, of those that were looked at
+	lost   FeedCursor      // behind the last transaction that the journals no longer have, of those that follow
 }
 
 // Get returns a value from rows.
@@ -296,6 +298,7 @@ func (r *feedReader) scan(ctx context.Context, options kv.ScanOptions) iter.Seq2
 	return func(yield func(kv.Pair, error) bool) {
 		var group []kv.Pair
 		var set kv.ReadSet
+		asked := make(map[RepoID]bool) // whose heads are in set, or were in an earlier one
 		events := 0
 		flush := func() bool {
 			ahead, err := newPrefetch(ctx, r.rows, set)
@@ -327,6 +330,10 @@ func (r *feedReader) scan(ctx context.Context, options kv.ScanOptions) iter.Seq2
 					set.Keys = append(set.Keys, feedGenerationKey(generation))
 				}
 				if row.kind != feedDeleted {
+					if _, known := r.gone[row.repo]; !known && !asked[row.repo] {
+						asked[row.repo] = true
+						set.Keys = append(set.Keys, headKey(row.repo))
+					}
 					set.Keys = append(set.Keys, journalKey(row.repo, row.sequence, 0))
 				}
 				events += int(row.count)
@@ -393,8 +400,8 @@ func (r *feedReader) append(at FeedCursor, kind FeedKind, row *feedRow, entry En
 // gap goes over a row that the journal of its repository no longer has: with the repository, or
 // because it has been trimmed.
 func (r *feedReader) gap(ctx context.Context, whole FeedCursor, row *feedRow) (bool, error) {
-	switch _, err := readHead(ctx, r.rows, row.repo); {
-	case errors.Is(err, ErrRepositoryNotFound):
+	switch gone, err := r.isGone(ctx, row.repo); {
+	case gone:
 		r.tell(headKey(row.repo)) // or a crash brings back the repository, and its events are behind the cursor
 		if r.lost.IsZero() {
 			r.page.Next = whole
@@ -415,9 +422,29 @@ func (r *feedReader) gap(ctx context.Context, whole FeedCursor, row *feedRow) (b
 // errNoEntries says that the journal does not have a transaction.
 var errNoEntries = errors.New("refs: no entries")
 
+// isGone reports whether a repository has been deleted. Its journal may still be there.
+func (r *feedReader) isGone(ctx context.Context, repo RepoID) (bool, error) {
+	gone, known := r.gone[repo]
+	if known {
+		return gone, nil
+	}
+	_, err := r.Get(ctx, headKey(repo))
+	if gone = errors.Is(err, kv.ErrNotFound); err != nil && !gone {
+		return false, fmt.Errorf("read head of %s: %w", repo, err)
+	}
+	if r.gone == nil {
+		r.gone = make(map[RepoID]bool)
+	}
+	r.gone[repo] = gone
+	return gone, nil
+}
+
 // entries returns the events of a row from an index on, as many as the page has room for. The first
 // one of a creation is the creation.
 func (r *feedReader) entries(ctx context.Context, row *feedRow, first uint32) ([]Entry, error) {
+	if gone, err := r.isGone(ctx, row.repo); err != nil || gone {
+		return nil, cmp.Or(err, errNoEntries)
+	}
 	begin, shared, err := firstEntry(ctx, r, row.repo, row.sequence)
 	if errors.Is(err, kv.ErrNotFound) {
 		return nil, errNoEntries

@@ -123,12 +123,18 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 	return nil
 }
 
-// Drop adds to batch the removal of a repository's head, refs and journal, in any state. [Tx.Drop]
-// does so in a transaction.
-func Drop(batch *kv.Batch, repo RepoID) {
-	batch.Delete(headKey(repo))
+// Drop adds to batch the removal of a repository's head, in any state: without it none of its refs
+// and nothing of its journal is found. [Tx.Drop] does so in a transaction. What [Leftovers] selects
+// is removed later.
+func Drop(batch *kv.Batch, repo RepoID) { batch.Delete(headKey(repo)) }
+
+// Leftovers selects the refs, the order of their creation and the journal of a repository. Once its
+// head is gone nobody reads them, and nobody adds to them: an id is never used again.
+func Leftovers(repo RepoID) []kv.ScanOptions {
+	var left []kv.ScanOptions
 	for _, table := range []byte{refTable, creationTable, journalTable} {
 		start := tableKey(table, repo, 0)
-		batch.DeleteRange(start, kv.PrefixEnd(start))
+		left = append(left, kv.ScanOptions{Start: start, End: kv.PrefixEnd(start)})
 	}
+	return left
 }

@@ -135,25 +135,62 @@ func TestRepositoryLife(t *testing.T) {
 	if err != nil || result.Sequence != 3 {
 		t.Fatalf("drop: %+v, %v", result, err)
 	}
-	if _, err := store.Snapshot(t.Context(), repo); !errors.Is(err, refs.ErrRepositoryNotFound) {
-		t.Errorf("snapshot after drop: %v", err)
+	findNothing(t, store, old, repo)
+	if got := state(t, openSnapshot(t, store, other)); got["refs/heads/main"] != id(2) {
+		t.Errorf("the other repository: %v", got)
 	}
-	if _, err := old.Lookup(t.Context(), "refs/heads/main"); !errors.Is(err, refs.ErrRepositoryNotFound) {
-		t.Errorf("lookup in an old snapshot after drop: %v", err)
+	left := func() (count int) {
+		for pair, err := range keys.Scan(t.Context(), kv.ScanOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(pair.Key) > 16 && slices.Equal(pair.Key[1:17], repo[:]) {
+				count++
+			}
+		}
+		return count
 	}
-	if _, err := store.Update(t.Context(), repo, refs.Change{}, setter("refs/heads/x", 1)); !errors.Is(err,
-		refs.ErrRepositoryNotFound) {
-		t.Errorf("update after drop: %v", err)
+	if left() == 0 {
+		t.Error("nothing is left to be removed later")
+	}
+	for _, rows := range refs.Leftovers(repo) { // step by step
+		b := kv.NewBatch()
+		b.DeleteRange(rows.Start, rows.End)
+		if _, err := keys.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		findNothing(t, store, old, repo)
+		findNothing(t, refs.Open(keys, refs.Options{}), old, repo)
+	}
+	if count := left(); count > 0 {
+		t.Errorf("%d rows are left behind", count)
 	}
 	if got := state(t, openSnapshot(t, store, other)); got["refs/heads/main"] != id(2) {
 		t.Errorf("the other repository: %v", got)
 	}
-	for pair, err := range keys.Scan(t.Context(), kv.ScanOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(pair.Key) > 16 && slices.Equal(pair.Key[1:17], repo[:]) {
-			t.Errorf("left behind: %q", pair.Key)
+}
+
+// findNothing looks for a repository that was dropped in every way. old is a snapshot from before.
+func findNothing(t *testing.T, store *refs.Store, old *refs.Snapshot, repo refs.RepoID) {
+	t.Helper()
+	ctx := t.Context()
+	for name, find := range map[string]func() error{
+		"head":      func() error { _, err := store.Head(ctx, repo); return err },
+		"snapshot":  func() error { _, err := store.Snapshot(ctx, repo); return err },
+		"old":       func() error { _, err := old.Lookup(ctx, "refs/heads/main"); return err },
+		"state":     func() error { _, err := store.State(ctx, repo); return err },
+		"events":    func() error { _, err := store.Events(ctx, repo, 0, 10); return err },
+		"positions": func() error { _, err := store.EventsBehind(ctx, repo, refs.JournalCursor{}, 10); return err },
+		"await":     func() error { return store.Await(ctx, repo, 1) },
+		"fsck":      func() error { _, err := store.Fsck(ctx, repo); return err },
+		"trim":      func() error { _, err := store.TrimJournal(ctx, repo, time.Unix(0, 0)); return err },
+		"update": func() error {
+			_, err := store.Update(ctx, repo, refs.Change{}, setter("refs/heads/x", 1))
+			return err
+		},
+	} {
+		if err := find(); !errors.Is(err, refs.ErrRepositoryNotFound) {
+			t.Errorf("%s of a dropped repository: %v", name, err)
 		}
 	}
 }

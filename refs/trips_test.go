@@ -417,6 +417,6 @@ func TestTripsOfJournal(t *testing.T) {
 				t.Errorf("%d events", len(page.Events))
 			}
 			return err
-		}, "snapshot, scan e, read e j", nil},
+		}, "snapshot, scan e, read e h j", nil},
 	})
 }

@@ -83,7 +83,7 @@ func (tx *Tx) Batch() *kv.Batch { return tx.batch }
 // SetResult sets the content of the receipt of the transaction, if one was requested.
 func (tx *Tx) SetResult(result []byte) { tx.result = result }
 
-// Drop makes the transaction remove the repository's refs and journal. Changes of refs in the same
+// Drop makes the transaction remove the repository: see [Drop]. Changes of refs in the same
 // transaction have no effect.
 func (tx *Tx) Drop() { tx.dropped = true }
 

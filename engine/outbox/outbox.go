@@ -4,8 +4,8 @@
 // Start at [Outbox]. A transaction that matters to a listener adds a row in the batch that moves
 // the refs, and notifies the listener when that is durable. Rows are only added, each under its own
 // sequence; a listener removes the rows that it has handled in the batch that stores its own state.
-// No row is written without a listener. A repository that is deleted takes its rows along: its
-// journal goes too.
+// No row is written without a listener. The rows of a repository that is deleted go like its
+// journal.
 package outbox
 
 import (
@@ -144,17 +144,20 @@ func (o *Outbox[R]) Take(b *kv.Batch, l Listener, id refs.RepoID, s Span) {
 	o.Remove(b, l, id, s)
 }
 
-// Drop adds the removal of all rows of a repository to b.
-func Drop(b *kv.Batch, id refs.RepoID) {
-	for _, l := range listeners {
-		DropFor(b, l, id)
-	}
-}
-
-// DropFor is [Drop] for the rows of one listener.
+// DropFor adds to b the removal of all rows of a repository for a listener.
 func DropFor(b *kv.Batch, l Listener, id refs.RepoID) {
 	prefix := prefixOf(l, id)
 	b.DeleteRange(prefix, kv.PrefixEnd(prefix))
+}
+
+// Leftovers selects all rows of a repository. Those of a deleted one matter to no listener.
+func Leftovers(id refs.RepoID) []kv.ScanOptions {
+	var left []kv.ScanOptions
+	for _, l := range listeners {
+		prefix := prefixOf(l, id)
+		left = append(left, kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)})
+	}
+	return left
 }
 
 // Repositories walks the repositories with rows that a listener has not handled yet.

@@ -222,10 +222,15 @@ func Pending(
 	return nil
 }
 
-// Drop adds to b the removal of all rows of a repository's upstream.
-func Drop(b *kv.Batch, repo refs.RepoID) {
-	b.Delete(StateKey(repo))
-	Forget(b, repo)
+// Drop adds to b the removal of the state of a repository's upstream. What [Leftovers] selects is
+// removed later.
+func Drop(b *kv.Batch, repo refs.RepoID) { b.Delete(StateKey(repo)) }
+
+// Leftovers selects the refs that the upstream had in the last sync. Every batch that adds to them
+// requires the state, or the head of the repository.
+func Leftovers(repo refs.RepoID) kv.ScanOptions {
+	prefix := refsPrefix(repo)
+	return kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix)}
 }
 
 // Forget adds to b the removal of the refs that the upstream had in the last sync.

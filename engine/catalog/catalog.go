@@ -11,6 +11,7 @@
 package catalog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -95,29 +96,48 @@ func decodeName(data []byte) (Name, error) {
 // Catalog is the repositories of a key-value store, whose records are R. Its methods may be called
 // concurrently.
 type Catalog[R any] struct {
-	keys   kv.Store
-	decode func(id refs.RepoID, stored []byte) (R, error)
-	known  *lru.Cache[string, opened[R]] // by name key
+	keys    kv.Store
+	decode  func(id refs.RepoID, stored []byte) (R, error)
+	names   *lru.Cache[string, refs.RepoID] // by name key: what it led to last
+	records *lru.Cache[refs.RepoID, decoded[R]]
 }
 
-// opened is what a name led to when it was opened last.
-type opened[R any] struct {
-	id     refs.RepoID
+// decoded is a record with its stored bytes.
+type decoded[R any] struct {
 	record R
 	stored []byte
 }
 
-// knownBytesMax bounds what a catalog remembers, and openedBytes is the cost of one repository
-// besides its key, its record as it is stored, and as it is decoded, which is taken for as large.
+// Bounds of what a catalog remembers, and the costs of a name besides its key, and of a record
+// besides its stored bytes; decoded it is taken for as large.
 const (
-	knownBytesMax = 4 << 20
-	openedBytes   = 256
+	namesBytesMax   = 1 << 20
+	recordsBytesMax = 4 << 20
+	nameBytes       = 128
+	recordBytes     = 256
 )
 
 // New returns the catalog of a store. decode makes a record of stored bytes, which it does not
 // keep.
 func New[R any](keys kv.Store, decode func(id refs.RepoID, stored []byte) (R, error)) *Catalog[R] {
-	return &Catalog[R]{keys: keys, decode: decode, known: lru.New[string, opened[R]](knownBytesMax, knownBytesMax)}
+	return &Catalog[R]{
+		keys: keys, decode: decode,
+		names:   lru.New[string, refs.RepoID](namesBytesMax, namesBytesMax),
+		records: lru.New[refs.RepoID, decoded[R]](recordsBytesMax, recordsBytesMax),
+	}
+}
+
+// recordOf decodes a record, unless its bytes are those that were decoded last. keep remembers it.
+func (c *Catalog[R]) recordOf(id refs.RepoID, stored []byte, keep bool) (R, error) {
+	known, ok := c.records.Get(id)
+	if ok && bytes.Equal(known.stored, stored) {
+		return known.record, nil
+	}
+	record, err := c.decode(id, stored)
+	if err == nil && keep {
+		c.records.Put(id, decoded[R]{record, stored}, int64(2*len(stored)+recordBytes))
+	}
+	return record, err
 }
 
 // absent reports whether an error says that a row is missing.

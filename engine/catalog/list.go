@@ -71,7 +71,7 @@ func (c *Catalog[R]) All(ctx context.Context, org string, after uint64, pace Pac
 				if rows.Values[i] == nil {
 					continue
 				}
-				record, err := c.decode(refs.RepoID(number.Value), rows.Values[i])
+				record, err := c.recordOf(refs.RepoID(number.Value), rows.Values[i], false)
 				if !yield(record, err) || err != nil {
 					return
 				}
@@ -99,7 +99,7 @@ func (c *Catalog[R]) Read(ctx context.Context, ids []refs.RepoID) (map[refs.Repo
 			if rows.Values[i] == nil {
 				continue
 			}
-			if records[id], err = c.decode(id, rows.Values[i]); err != nil {
+			if records[id], err = c.recordOf(id, rows.Values[i], true); err != nil {
 				return nil, err
 			}
 		}

@@ -25,15 +25,22 @@ func (c *Catalog[R]) Lookup(ctx context.Context, org, name string) (Name, error)
 // Record returns the record of a repository, and its stored bytes, which a precondition compares.
 // Errors: [refs.ErrRepositoryNotFound]; those of a record that cannot be decoded.
 func (c *Catalog[R]) Record(ctx context.Context, id refs.RepoID) (record R, stored []byte, err error) {
-	stored, err = c.keys.Get(ctx, RecordKey(id))
+	if stored, err = c.stored(ctx, id); err != nil {
+		return record, nil, err
+	}
+	record, err = c.recordOf(id, stored, false)
+	return record, stored, err
+}
+
+func (c *Catalog[R]) stored(ctx context.Context, id refs.RepoID) ([]byte, error) {
+	stored, err := c.keys.Get(ctx, RecordKey(id))
 	if absent(err) {
-		return record, nil, refs.ErrRepositoryNotFound
+		return nil, refs.ErrRepositoryNotFound
 	}
 	if err != nil {
-		return record, nil, fmt.Errorf("read record of repository %s: %w", id, err)
+		return nil, fmt.Errorf("read record of repository %s: %w", id, err)
 	}
-	record, err = c.decode(id, stored)
-	return record, stored, err
+	return stored, nil
 }
 
 // Open returns the record of the repository that an organization calls name, and its stored bytes,
@@ -48,11 +55,11 @@ func (c *Catalog[R]) Record(ctx context.Context, id refs.RepoID) (record R, stor
 func (c *Catalog[R]) Open(ctx context.Context, org, name string) (record R, stored []byte, err error) {
 	key := NameKey(org, name)
 	var row Name
-	known, ok := c.known.Get(string(key))
+	known, ok := c.names.Get(string(key))
 	if !ok {
 		row, err = c.Lookup(ctx, org, name)
 	} else {
-		row, stored, err = c.validate(ctx, key, known.id)
+		row, stored, err = c.validate(ctx, key, known)
 	}
 	switch {
 	case err != nil:
@@ -60,17 +67,13 @@ func (c *Catalog[R]) Open(ctx context.Context, org, name string) (record R, stor
 	case row.Deleted:
 		return record, nil, refs.ErrRepositoryNotFound
 	case stored == nil:
-		record, stored, err = c.Record(ctx, row.ID)
-	case bytes.Equal(stored, known.stored):
-		return known.record, stored, nil
-	default:
-		record, err = c.decode(row.ID, stored)
+		if stored, err = c.stored(ctx, row.ID); err != nil {
+			return record, nil, err
+		}
+		c.names.Put(string(key), row.ID, int64(len(key)+nameBytes))
 	}
-	if err != nil {
-		return record, nil, err
-	}
-	c.known.Put(string(key), opened[R]{row.ID, record, stored}, int64(len(key)+2*len(stored)+openedBytes))
-	return record, stored, nil
+	record, err = c.recordOf(row.ID, stored, true)
+	return record, stored, err
 }
 
 // validate returns the row of a name and, if it leads to the repository that it led to, the record.

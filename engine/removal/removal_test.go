@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"testing"
 
@@ -91,7 +90,10 @@ func (l *limited) Apply(ctx context.Context, b *kv.Batch) (kv.Commit, error) {
 	for op := range b.Operations() {
 		removed++
 		if op.Kind == kv.OperationDeleteRange {
-			for range rows(ctx, l.Store, op.Key, op.End) {
+			for _, err := range l.Store.Scan(ctx, kv.ScanOptions{Start: op.Key, End: op.End}) {
+				if err != nil {
+					return nil, err
+				}
 				removed++
 			}
 		}
@@ -106,10 +108,6 @@ func (l *limited) Apply(ctx context.Context, b *kv.Batch) (kv.Commit, error) {
 		}
 	}
 	return l.Store.Apply(ctx, b)
-}
-
-func rows(ctx context.Context, keys kv.Store, start, end []byte) iter.Seq2[kv.Pair, error] {
-	return keys.Scan(ctx, kv.ScanOptions{Start: start, End: end})
 }
 
 // sizes are how many rows repositories leave in each table.

@@ -90,7 +90,7 @@ func (l *limited) Apply(ctx context.Context, b *kv.Batch) (kv.Commit, error) {
 	for op := range b.Operations() {
 		removed++
 		if op.Kind == kv.OperationDeleteRange {
-			for _, err := range l.Store.Scan(ctx, kv.ScanOptions{Start: op.Key, End: op.End}) {
+			for _, err := range l.Scan(ctx, kv.ScanOptions{Start: op.Key, End: op.End}) {
 				if err != nil {
 					return nil, err
 				}

@@ -110,10 +110,6 @@ func rangeQuery(options kv.ScanOptions) query {
 	if options.Reverse {
 		order = `k DESC`
 	}
-	if options.Limit == 1 {
-		q.sql = `SELECT k, v, false FROM kv WHERE ` + where + ` ORDER BY ` + order + ` LIMIT 1`
-		return q
-	}
 	inner, outer := q.arg(options.Limit+1), q.arg(options.Limit)
 	q.sql = `SELECT k, v, more FROM (` +
 		`SELECT k, v, lead(true, 1, false) OVER w AS more, ` +
@@ -215,12 +211,10 @@ func (r *readQuery) read(ctx context.Context, conn *pgx.Conn, instant bool) (kv.
 	}
 	for _, i := range r.ranges {
 		options := r.set.Ranges[i]
-		limit := max(options.Limit, 0)
-		options.Limit = min(cmp.Or(limit, kv.PageCountMax), kv.PageCountMax)
+		options.Limit = min(cmp.Or(max(options.Limit, 0), kv.PageCountMax), kv.PageCountMax)
 		q := rangeQuery(options)
 		all.Queue(q.sql, q.args...).Query(func(found pgx.Rows) error {
 			page, err := readPage(found)
-			page.More = page.More && len(page.Pairs) != limit
 			rows.Pages[i] = page
 			return err
 		})

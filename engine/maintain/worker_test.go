@@ -164,8 +164,7 @@ func TestWorkerStoreAway(t *testing.T) {
 				}
 				h := &host{compact: func(odb.PoolID) error { return answer() }, round: answer}
 				write(w, 'a', 10)
-				w.Start(h)
-				defer w.Stop()
+				defer start(w, h)()
 				h.wants(t, "a")
 				away = false
 				time.Sleep(time.Minute)

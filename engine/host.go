@@ -117,7 +117,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := openStoreID(ctx, c.KV)
+	id, err := StoreID(ctx, c.KV)
 	if err != nil {
 		return nil, err
 	}

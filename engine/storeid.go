@@ -20,9 +20,9 @@ func (h *Host) Reach(ctx context.Context) error {
 	return err
 }
 
-// openStoreID returns the id of a store, and gives it one if it has none. A restored store has that
-// of the one that was backed up.
-func openStoreID(ctx context.Context, keys kv.Store) (string, error) {
+// StoreID returns the id of a store, and gives it one if it has none. A restored store has that of
+// the one that was backed up.
+func StoreID(ctx context.Context, keys kv.Store) (string, error) {
 	for {
 		id, err := keys.Get(ctx, storeIDKey)
 		if err == nil && len(id) != backup.StoreIDSize {

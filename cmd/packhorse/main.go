@@ -39,6 +39,7 @@ type commandLine struct {
 	Restore    restoreCommand    `cmd:"" help:"Restore a backup into a new data folder."`
 	Fsck       fsckCommand       `cmd:"" help:"Check every repository and object, through the running server or in a stopped server's folder."`
 	Webhooks   webhooksCommand   `cmd:"" help:"Inspect and retry undelivered events."`
+	Cluster    clusterCommand    `cmd:"" help:"List the servers that share a database, and the duties of each."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
 }
 

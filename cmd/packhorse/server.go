@@ -218,10 +218,10 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Refuse:   rest.Refuse,
 		Git:      api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:      config,
-		Ready:    func() error { return cmp.Or(s.store.space.Err(), s.reach.Err()) },
+		Ready:    func() error { return cmp.Or(s.store.space.Err(), s.reach.Err(), s.store.silent()) },
 		Writable: s.store.space.Check, Damage: s.store.damageCount, Figures: slices.Concat(
-			s.store.figures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host), webhookFigures(s.store.host),
-			upstreamFigures(s.store.host), s.certificates.figures(),
+			s.store.figures(), s.store.sharedFigures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host),
+			webhookFigures(s.store.host), upstreamFigures(s.store.host), s.certificates.figures(),
 		),
 		Private:        s.flags.AdminListen != "",
 		TrustedProxies: proxies,

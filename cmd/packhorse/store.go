@@ -37,6 +37,8 @@ type storeFlags struct {
 	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 turns the cache off." default:"10GiB"`
 
 	Limits limitFlags `embed:"" group:"Limits"`
+
+	sharedFlags
 }
 
 // limitFlags are the limits of stored data.
@@ -89,6 +91,7 @@ type store struct {
 	host    *engine.Host
 	space   *space.Watch
 	damage  func() error      // of the key-value store
+	shared  *sharedStores     // nil: the stores are in the folder
 	clones  *clonecache.Cache // nil: none
 	closers []func(context.Context) error
 }
@@ -117,14 +120,14 @@ func openStore(
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	if err := checkRestored(dir); err != nil {
+	if err := errors.Join(checkRestored(dir), flags.check(dir)); err != nil {
 		return nil, err
 	}
-	if err := keepPrivate(dir, keysFolder, filesFolder, cacheFolder); err != nil {
+	if err := keepPrivate(dir, keysFolder, filesFolder, cacheFolder, spoolFolder, blocksFolder); err != nil {
 		return nil, err
 	}
 	warnOfLoose(dir, logger)
-	s := &store{}
+	s := &store{damage: func() error { return nil }}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close(ctx))
@@ -134,21 +137,14 @@ func openStore(
 		return nil, err
 	}
 	s.closers = append(s.closers, func(context.Context) error { s.space.Close(); return nil })
-	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder),
-		kv.PebbleOptions{FS: s.space.FS(), MemoryBytes: flags.share(keysShare), Logger: logger})
-	if errors.Is(err, kv.ErrLocked) {
-		return nil, fmt.Errorf("%s %w", dir, errInUse)
+	open := s.openEmbedded
+	if flags.shared() {
+		open = s.openShared
 	}
+	keys, files, err := open(ctx, dir, flags, logger)
 	if err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, func(context.Context) error { return keys.Close() })
-	s.damage = keys.Damage
-	files, err := file.OpenDir(filepath.Join(dir, filesFolder), file.DirOptions{})
-	if err != nil {
-		return nil, err
-	}
-	s.closers = append(s.closers, func(context.Context) error { return files.Close() })
 	s.clones, err = openClones(filepath.Join(dir, cacheFolder), flags, logger)
 	if err != nil {
 		return nil, err
@@ -193,6 +189,10 @@ func openStore(
 		Webhooks:    around.webhooks,
 		Upstreams:   around.upstreams,
 	}
+	if flags.shared() {
+		config.Sharing = &engine.Sharing{URL: flags.ServerURL}
+		config.Objects.RemoteKeys = true
+	}
 	if around.maintenance != nil {
 		config.Maintenance, config.Background = *around.maintenance, true
 	}
@@ -202,6 +202,28 @@ func openStore(
 	}
 	s.closers = append(s.closers, s.host.Close)
 	return s, nil
+}
+
+// openEmbedded opens the stores in the data folder.
+func (s *store) openEmbedded(
+	_ context.Context, dir string, flags storeFlags, logger *slog.Logger,
+) (kv.Store, file.Store, error) {
+	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder),
+		kv.PebbleOptions{FS: s.space.FS(), MemoryBytes: flags.share(keysShare), Logger: logger})
+	if errors.Is(err, kv.ErrLocked) {
+		return nil, nil, fmt.Errorf("%s %w", dir, errInUse)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	s.closers = append(s.closers, func(context.Context) error { return keys.Close() })
+	s.damage = keys.Damage
+	files, err := file.OpenDir(filepath.Join(dir, filesFolder), file.DirOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	s.closers = append(s.closers, func(context.Context) error { return files.Close() })
+	return keys, files, nil
 }
 
 // openClones opens the clone cache, unless it is switched off. Nothing runs in it before the first

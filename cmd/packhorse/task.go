@@ -88,7 +88,7 @@ func (f taskFlags) run(ctx context.Context, name string, args any, to streams) e
 func (f taskFlags) runHere(
 	ctx context.Context, run task, args json.RawMessage, logger *slog.Logger, printer *taskPrinter,
 ) (err error) {
-	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil { // opening would make a store
+	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil && !f.shared() { // opening would make a store
 		return fmt.Errorf("%s contains no store: %w", f.Data, err)
 	}
 	s, err := openStore(ctx, f.Data, f.storeFlags, outside{}, logger)

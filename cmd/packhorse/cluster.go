@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"packhorse/engine/cluster"
+)
+
+// clusterCommand lists the servers that share a database.
+type clusterCommand struct {
+	Watch time.Duration `help:"How long to watch the servers: one that is not heard of meanwhile is silent." default:"4s"`
+
+	logFlags
+	sharedFlags
+}
+
+// Run prints a line for each server.
+func (c clusterCommand) Run(ctx context.Context, to streams) (err error) {
+	if c.Keys == "" {
+		return &usageError{"--keys names the database that the servers share; a server without it is alone"}
+	}
+	keys, err := c.openKeys(ctx, c.logger(to.errOut))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, keys.Close()) }()
+	before, err := cluster.List(ctx, keys)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(c.Watch):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	now, err := cluster.List(ctx, keys)
+	if err != nil {
+		return err
+	}
+	beats := make(map[string]uint64)
+	for _, server := range before {
+		beats[server.ID] = server.Beat
+	}
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, server := range now {
+		state := "live"
+		if last, known := beats[server.ID]; known && last == server.Beat {
+			state = "silent"
+		}
+		if _, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", server.ID, state, orDash(server.Version), orDash(server.URL),
+			orDash(strings.Join(server.Duties, ","))); err != nil {
+			return err
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return to.printf("%s%d servers\n", text.String(), len(now))
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"packhorse/api"
+	"packhorse/engine"
+	"packhorse/odb/file"
+	"packhorse/odb/file/cache"
+	"packhorse/odb/file/s3"
+	"packhorse/odb/kv"
+	"packhorse/odb/kv/postgres"
+)
+
+// The content of a data folder of a server whose stores are elsewhere, besides that of store.go.
+const (
+	spoolFolder  = "spool"  // files that are being written
+	blocksFolder = "blocks" // blocks of stored files; may be deleted at any time
+)
+
+// sharedFlags name stores that several servers share.
+type sharedFlags struct {
+	Keys       string   `help:"PostgreSQL database of keys and small objects, instead of the data folder: postgres://USER@HOST/DATABASE. Goes with --files." placeholder:"URL" env:"PACKHORSE_KEYS" group:"Several servers"`
+	KeysConns  int      `help:"Maximum number of connections to the database." default:"24" group:"Several servers"`
+	Files      string   `help:"Bucket of the files, instead of the data folder: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true. Goes with --keys." placeholder:"URL" env:"PACKHORSE_FILES" group:"Several servers"`
+	CacheBytes byteSize `help:"Disk space for blocks of files of the bucket." default:"50GiB" group:"Several servers"`
+	ServerURL  string   `help:"URL of this server among those that share the stores, which 'packhorse cluster' prints." placeholder:"URL" group:"Several servers"`
+}
+
+// shared reports whether the stores are outside of the data folder.
+func (f sharedFlags) shared() bool { return f.Keys != "" }
+
+// check checks what the flags say together.
+func (f sharedFlags) check(dir string) error {
+	if (f.Keys == "") != (f.Files == "") {
+		return &usageError{"--keys and --files go together: both stores are shared, or neither"}
+	}
+	other, mark := "a server with --keys and --files", blocksFolder
+	if f.shared() {
+		other, mark = "a server without --keys and --files, and holds its repositories", keysFolder
+	}
+	_, err := os.Stat(filepath.Join(dir, mark))
+	if err == nil {
+		return fmt.Errorf("%s is the data folder of %s: choose another folder", dir, other)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// openKeys opens the database.
+func (f sharedFlags) openKeys(ctx context.Context, logger *slog.Logger) (*postgres.Store, error) {
+	keys, err := postgres.Open(ctx, postgres.Options{URL: f.Keys, Conns: f.KeysConns, Logger: logger})
+	if err != nil {
+		return nil, fmt.Errorf("--keys: %w", err)
+	}
+	return keys, nil
+}
+
+// openShared opens the stores that several servers share.
+func (s *store) openShared(
+	ctx context.Context, dir string, flags storeFlags, logger *slog.Logger,
+) (kv.Store, file.Store, error) {
+	location, err := s3.ParseLocation(flags.Files)
+	if err != nil {
+		return nil, nil, &usageError{"--files: " + err.Error()}
+	}
+	keys, err := flags.openKeys(ctx, logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.closers = append(s.closers, func(context.Context) error { return keys.Close() })
+	bucket, err := s3.Open(ctx, s3.Options{Location: location, Dir: filepath.Join(dir, spoolFolder), Log: logger})
+	if errors.Is(err, file.ErrLocked) {
+		return nil, nil, fmt.Errorf("%s %w", dir, errInUse)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("--files: %w", err)
+	}
+	files, err := cache.Open(filepath.Join(dir, blocksFolder),
+		cache.Options{Store: bucket, Bytes: int64(flags.CacheBytes), Log: logger})
+	if err != nil {
+		return nil, nil, errors.Join(err, bucket.Close())
+	}
+	s.closers = append(s.closers, func(context.Context) error { return files.Close() }) // and the bucket
+	without, err := bucket.Probe(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--files: %w", err)
+	}
+	if without != "" {
+		logger.Info("the bucket's service does without", "missing", without)
+	}
+	id, err := engine.StoreID(ctx, keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := bucket.Claim(ctx, id); err != nil {
+		return nil, nil, fmt.Errorf("--files: %w", err)
+	}
+	s.shared = &sharedStores{keys: keys, bucket: bucket, files: files}
+	return keys, files, nil
+}
+
+// sharedStores are the opened stores, for their figures.
+type sharedStores struct {
+	keys   *postgres.Store
+	bucket *s3.Store
+	files  *cache.Store
+}
+
+// silent returns an error while this server cannot tell the others that it lives.
+func (s *store) silent() error {
+	if member := s.host.Member(); member != nil && member.Silent() {
+		return fmt.Errorf("the servers that share the stores have not heard of this one for %s",
+			member.Age().Truncate(time.Second))
+	}
+	return nil
+}
+
+// sharedFigures are the metrics of shared stores.
+func (s *store) sharedFigures() []api.Figure {
+	if s.shared == nil {
+		return nil
+	}
+	var figures []api.Figure
+	add := func(name, help string, value func() float64) {
+		figures = append(figures, api.Figure{
+			Name: name, Help: help, Counter: strings.HasSuffix(name, "_total"), Value: value,
+		})
+	}
+	keys := func(name, help string, value func(postgres.Metrics) float64) {
+		add("database_"+name, help, func() float64 { return value(s.shared.keys.Metrics()) })
+	}
+	keys("trips_total", "Round trips to the database.", func(m postgres.Metrics) float64 { return float64(m.Trips) })
+	keys("trip_seconds_total", "Time of round trips to the database.", func(m postgres.Metrics) float64 {
+		return m.TripTime.Seconds()
+	})
+	keys("retries_total", "Tries after the first, because of a conflict of transactions or a lost connection.",
+		func(m postgres.Metrics) float64 { return float64(m.Retries) })
+	keys("lost_connections_total", "Connections that broke, or said nothing for too long.",
+		func(m postgres.Metrics) float64 { return float64(m.LostConns) })
+	keys("unknown_outcomes_total", "Batches whose answer was lost, and about which the database told later.",
+		func(m postgres.Metrics) float64 { return float64(m.Happened + m.Vanished) })
+	keys("undecided_total", "Batches whose outcome is not known.", func(m postgres.Metrics) float64 {
+		return float64(m.Undecided)
+	})
+	keys("unavailable_total", "Calls that failed because the database was away.", func(m postgres.Metrics) float64 {
+		return float64(m.Unavailable)
+	})
+	keys("connections", "Open connections to the database.", func(m postgres.Metrics) float64 { return float64(m.Conns) })
+
+	add("bucket_requests_total", "Requests to the bucket.", func() float64 { return float64(s.shared.bucket.Requests()) })
+	files := func(name, help string, value func(cache.Stats) float64) {
+		add("file_cache_"+name, help, func() float64 { return value(s.shared.files.Stats()) })
+	}
+	files("bytes", "Size of the cache of files.", func(c cache.Stats) float64 { return float64(c.Bytes) })
+	files("hits_total", "Reads from the cache of files.", func(c cache.Stats) float64 { return float64(c.Hits) })
+	files("misses_total", "Reads that waited for the bucket.", func(c cache.Stats) float64 { return float64(c.Misses) })
+	files("fetched_bytes_total", "Bytes copied from the bucket.", func(c cache.Stats) float64 {
+		return float64(c.FetchedBytes)
+	})
+	files("evictions_total", "Files that left the full cache.", func(c cache.Stats) float64 { return float64(c.Evictions) })
+
+	add("lease_age_seconds", "Time since this server last told the others that it lives.", func() float64 {
+		return s.host.Member().Age().Seconds()
+	})
+	add("duties", "Duties of all servers that this one does.", func() float64 {
+		return float64(len(s.host.Member().Held()))
+	})
+	return figures
+}

@@ -70,8 +70,9 @@ type Options struct {
 	// HotCopyBytes is the part of CacheBytes for copies of hot layers; an eighth when 0, no copies
 	// when negative.
 	HotCopyBytes int64
-	// RemoteKeys says that each read of the key-value store is a round trip over a network. Hot layers
-	// are then copied at the first lookup, otherwise when many were made.
+	// RemoteKeys says that each read of the key-value store is a round trip over a network, for all
+	// processes that share it. Hot layers are then copied at the first lookup, otherwise when many
+	// were made.
 	RemoteKeys bool
 	// IngestMemoryBytes bounds the memory for the resolution of one incoming pack; 128 MiB when 0.
 	IngestMemoryBytes int64

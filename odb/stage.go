@@ -16,8 +16,8 @@ import (
 // Stage puts all quarantined objects into b, with the precondition that the pool's manifest is
 // still the one that Stage has read. It is called once for every attempt to commit, after
 // [Quarantine.Refresh], inside the transaction that also carries the precondition on the
-// repository's head. b requires that nothing was added to the pool's last hot layer: so no object
-// that Stage found absent has been added by another writer.
+// repository's head. That precondition keeps another writer from adding an object that Stage found
+// absent; over remote keys b requires, too, that nothing was added to the pool's last hot layer.
 //
 // Errors: [ErrPruned] when objects were pruned since the last Refresh and connectivity must be
 // checked again, [ErrManyLayers].
@@ -85,7 +85,7 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *
 		}
 	}
 	q.hotID, q.added, q.addedTo = target, added, ask.count
-	if len(ids) == 0 {
+	if len(ids) == 0 || !q.store.options.RemoteKeys {
 		return nil
 	}
 	if q.store.copies != nil {
@@ -94,20 +94,14 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *
 	return hot.Add(b, target, ask.before, ids)
 }
 
-// staging is what one Stage asks the store together with the manifest: the number of additions to
-// the layer that takes writes, and whether hot layers without a copy have the quarantined objects.
-// What was absent stays so until the number changes, which the batch requires not to happen.
+// staging is what one Stage asks the store together with the manifest: whether hot layers have the
+// objects, and over remote keys the number of additions, as of which copies of the layers know it.
 type staging struct {
 	order  []object.ID // the objects
 	target *hotLayer   // takes writes
 	before []byte      // the stored number of additions
 	count  uint64
-	asked  []askedObject
-}
-
-type askedObject struct {
-	layer *hotLayer
-	id    object.ID
+	asked  []Location
 }
 
 // askedMax bounds the objects that are asked together. Beyond, they are looked up one by one.
@@ -120,16 +114,19 @@ func (s *staging) keys(now *View) [][]byte {
 	if !ok || len(s.order) == 0 {
 		return nil
 	}
-	keys := append(make([][]byte, 0, 1+len(s.order)), hot.CountKey(open))
+	keys := make([][]byte, 0, 1+len(s.order))
+	if now.store.options.RemoteKeys {
+		keys = append(keys, hot.CountKey(open))
+	}
 	for _, h := range now.hotLayers() {
 		if h.id == open {
 			s.target = h
 		}
-		if h.rows.IsCopied() {
+		if h.rows.IsCopied() && (h != s.target || now.store.options.RemoteKeys) {
 			continue
 		}
 		for _, id := range s.order[:min(len(s.order), askedMax-len(s.asked))] {
-			s.asked = append(s.asked, askedObject{h, id})
+			s.asked = append(s.asked, h.at(id, nil))
 			keys = append(keys, hot.ObjectKey(h.id, id))
 		}
 	}
@@ -141,12 +138,14 @@ func (s *staging) answer(ctx context.Context, now *View, values [][]byte) (err e
 	if s.target == nil {
 		return now.store.damage.Corrupt(segment.LayerID(now.pool), object.ZeroID, "manifest names no hot layer")
 	}
-	s.before = values[0]
+	if now.store.options.RemoteKeys {
+		s.before, values = values[0], values[1:]
+	}
 	if s.count, err = hot.DecodeCount(s.target.id, s.before); err != nil {
 		return now.store.damaged(s.target.id, object.ZeroID, err)
 	}
 	for i, asked := range s.asked {
-		asked.layer.rows.Tell(asked.id, values[1+i])
+		asked.layer.(*hotLayer).rows.Tell(asked.id, values[i])
 	}
 	return s.target.rows.CatchUp(ctx, s.count)
 }

@@ -13,8 +13,9 @@ type Options struct {
 	// BytesMax is the budget of all copies, LayerBytesMax the size from which a layer is not copied.
 	BytesMax, LayerBytesMax int64
 	// Remote says that every read of the store costs a round trip over a network. A layer is then
-	// copied at the first lookup. Otherwise it is copied after so many lookups that they have cost as
-	// much as the copy does.
+	// copied at the first lookup, and all who write to it call [Add]. Otherwise it is copied after so
+	// many lookups that they have cost as much as the copy does; nobody needs to call Add, and
+	// only the copy of a frozen layer knows what is absent.
 	Remote bool
 	// Damaged is called with a row that fails its check. The layer is then read from the store.
 	Damaged func(layer segment.LayerID, err error)

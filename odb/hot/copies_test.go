@@ -143,7 +143,7 @@ func TestAddedTogether(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tab := newTable(t, hot.Options{})
+			tab := newTable(t, hot.Options{Remote: true})
 			told, other := test(tab)
 			told()
 			if r := tab.upToDate(); !tab.has(r, numbered(2)) || !tab.has(r, numbered(3)) || !r.IsCopied() {
@@ -208,7 +208,7 @@ func TestLargeLayer(t *testing.T) {
 			next++
 		}
 	}
-	copies := hot.NewCopies(keys, hot.Options{BytesMax: 64 << 20, LayerBytesMax: 32 << 20})
+	copies := hot.NewCopies(keys, hot.Options{BytesMax: 64 << 20, LayerBytesMax: 32 << 20, Remote: true})
 	l := copies.Layer(tab.id)
 	if err := l.Load(t.Context(), false); err != nil || !l.IsCopied() {
 		t.Fatalf("the layer is not copied: %v", err)

@@ -114,6 +114,10 @@ func (l *Layer) look(ctx context.Context, id object.ID, frozen bool) (Row, State
 		}
 		row, state = l.find(id)
 	}
+	if state == AbsentSoFar && frozen && !l.copies.options.Remote {
+		l.forget()
+		return Row{}, NotCopied, nil
+	}
 	if state == AbsentSoFar && frozen {
 		if err := l.read(ctx, true); err != nil {
 			return Row{}, NotCopied, err
@@ -291,6 +295,18 @@ func (l *Layer) put(id object.ID, row Row) {
 	}
 	l.rows[id] = row
 	l.bytes += row.cost()
+}
+
+// forget drops a copy that was made before the layer was frozen, and may lack what was added since
+// without a word.
+func (l *Layer) forget() {
+	l.mu.Lock()
+	if !l.sealed {
+		l.clear()
+		l.lookups.Store(0)
+	}
+	l.mu.Unlock()
+	l.copies.account(l)
 }
 
 // trim returns the size of the copy, which it drops if that is above bytesMax.

@@ -17,7 +17,8 @@
 // lacks was absent when the layer had the number of additions to which the copy was brought; of a
 // frozen layer it is absent for good.
 //
-// A transaction that adds objects requires the number of additions and counts it up; see [Add]. So
-// an absence that was found at one number still holds when a batch that requires this number
-// becomes visible, whatever other processes do.
+// Where reads are dear, a transaction that adds objects requires the number of additions and counts
+// it up; see [Add]. So an absence that was found at one number still holds when a batch that
+// requires this number becomes visible, whatever other processes do. Elsewhere writers ask the
+// store.
 package hot

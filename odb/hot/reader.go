@@ -79,6 +79,10 @@ func (r *Reader) CatchUp(ctx context.Context, number uint64) error {
 	if l == nil {
 		return nil
 	}
+	if !r.Copies.IsRemote() {
+		r.Direct = true
+		return nil
+	}
 	reached, err := l.CatchUp(ctx, number)
 	r.Direct = !reached
 	return err

@@ -56,7 +56,7 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *staging) error {
 	target := ask.target.id
 	var added map[object.ID]hot.Row
-	if ask.target.rows.IsCopied() {
+	if ask.copied {
 		added = make(map[object.ID]hot.Row, len(q.hot.order))
 	}
 	ids := make([]object.ID, 0, len(q.hot.order))
@@ -99,6 +99,7 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *
 type staging struct {
 	order  []object.ID // the objects
 	target *hotLayer   // takes writes
+	copied bool        // target has a copy, which then gets the objects
 	before []byte      // the stored number of additions
 	count  uint64
 	asked  []Location
@@ -120,7 +121,7 @@ func (s *staging) keys(now *View) [][]byte {
 	}
 	for _, h := range now.hotLayers() {
 		if h.id == open {
-			s.target = h
+			s.target, s.copied = h, h.rows.IsCopied()
 		}
 		if h.rows.IsCopied() && (h != s.target || now.store.options.RemoteKeys) {
 			continue

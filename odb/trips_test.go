@@ -163,3 +163,34 @@ func clonedCount(t *testing.T, v *odb.View, tip object.ID) int {
 	}
 	return int(binary.BigEndian.Uint32(packed.Bytes()[8:]))
 }
+
+// TestCopyIsKept writes to a layer of a near store that is copied: the copy gets what this process
+// writes, so that later clones read the store no more often than before.
+func TestCopyIsKept(t *testing.T) {
+	t.Parallel()
+	h := odbtest.NewPool(t, odb.Options{})
+	keys := &countedKeys{Store: h.Keys}
+	p := onKeys(h, keys, odb.Options{})
+	defer func() { h.Must(p.Store.Close(context.Background())) }() //nolint:usetesting // it may be over
+	var tip object.ID
+	clone := func() {
+		v, err := p.Store.View(t.Context(), p.ID)
+		p.Must(err)
+		clonedCount(t, v, tip)
+		p.Must(v.Close())
+	}
+	commits := 0
+	commit := func(count int) {
+		for range count {
+			tip = commitFiles(t, p, commits, 1, tip)
+			commits++
+		}
+	}
+	commit(30)
+	for range 10 { // lookups enough for a copy
+		clone()
+	}
+	keys.count(t, "a clone from a copy", 2, clone)
+	commit(30)
+	keys.count(t, "a clone from a copy that was written to", 2, clone)
+}

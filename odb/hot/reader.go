@@ -154,10 +154,10 @@ func graphOf(id object.ID, value []byte) (segment.GraphRow, State, error) {
 }
 
 // Filter returns the path filter of a commit, nil if there is none. It may not know of one that was
-// added since the layer was copied. Errors: [segment.ErrFormat].
+// added to a remote store since the layer was copied. Errors: [segment.ErrFormat].
 func (r *Reader) Filter(ctx context.Context, id object.ID) (bloom.Filter, error) {
 	row, state, err := r.row(ctx, id)
-	if err == nil && state == NotCopied {
+	if err == nil && (state == NotCopied || state == AbsentSoFar && !r.Copies.IsRemote()) {
 		row.Filter, err = r.get(ctx, FilterKey(r.ID, id))
 	}
 	if err != nil {

@@ -11,8 +11,12 @@ import (
 	"packhorse/odb/kv"
 )
 
-// storeIDKey holds the id of the store.
-var storeIDKey = []byte{tableStoreID}
+// storeIDKey holds the id of the store, filesPlaceKey the name of the place of its files, if that
+// has one.
+var (
+	storeIDKey    = []byte{tableStoreID}
+	filesPlaceKey = []byte{tableStoreID, 'f'}
+)
 
 // Reach reads a row of the key-value store. Errors: [kv.ErrUnavailable].
 func (h *Host) Reach(ctx context.Context) error {
@@ -45,4 +49,26 @@ func StoreID(ctx context.Context, keys kv.Store) (string, error) {
 		}
 		return hex.EncodeToString(id), commit.Wait(ctx)
 	}
+}
+
+// FilesPlace returns the name of the place that holds the files of a store, "" if none was noted.
+func FilesPlace(ctx context.Context, keys kv.Store) (string, error) {
+	name, err := keys.Get(ctx, filesPlaceKey)
+	if err != nil && !errors.Is(err, kv.ErrNotFound) {
+		return "", fmt.Errorf("read the place of the files: %w", err)
+	}
+	return string(name), nil
+}
+
+// NoteFilesPlace notes the name of the place that holds the files of a store for which none was
+// noted. Errors: [kv.ErrConflict] when another process has noted one meanwhile.
+func NoteFilesPlace(ctx context.Context, keys kv.Store, name string) error {
+	b := kv.NewBatch()
+	b.RequireAbsent(filesPlaceKey)
+	b.Put(filesPlaceKey, []byte(name))
+	commit, err := keys.Apply(ctx, b)
+	if err != nil {
+		return fmt.Errorf("note the place of the files: %w", err)
+	}
+	return commit.Wait(ctx)
 }

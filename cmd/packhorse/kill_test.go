@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,8 +28,15 @@ import (
 // must find no fault. PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKill(t *testing.T) {
 	t.Parallel()
+	eachStore(t, func(t *testing.T, stores *sharedStores) {
+		testKill(t, stores)
+	})
+}
+
+func testKill(t *testing.T, stores *sharedStores) {
+	t.Helper()
 	rounds := killRounds(t, 4)
-	k := &killing{t: t, dir: t.TempDir(), told: map[string]string{}, random: rand.New(rand.NewPCG(1, uint64(rounds)))}
+	k := newKilling(t, stores, 1, uint64(rounds))
 	k.start()
 	k.api(http.MethodPost, "/api/v1/repos", "", nil).mustBe(t, http.StatusCreated)
 	k.commit("main", "seed", "seed").mustBe(t, http.StatusCreated)
@@ -40,9 +49,7 @@ func TestKill(t *testing.T) {
 	for range rounds {
 		k.round()
 	}
-	if err := k.server.Stop(); err != nil {
-		t.Error(err)
-	}
+	k.stop()
 }
 
 // killRounds is the number of kills: PACKHORSE_KILL_ROUNDS, or else the number given, and half of
@@ -61,12 +68,17 @@ func killRounds(t *testing.T, rounds int) int {
 	return rounds
 }
 
-// killing is a server to be killed, and the knowledge of its clients.
+// killing is a server to be killed, and the knowledge of its clients. Of two servers that share
+// their stores, the API is asked through the one and git through the other; when the one is killed,
+// they change places.
 type killing struct {
 	t       *testing.T
 	dir     string
-	flags   []string // of the server
+	flags   []string      // of the server
+	stores  *sharedStores // of two servers; nil: there is one
 	server  *packhorsetest.Server
+	other   *packhorsetest.Server // the server for git, if there are two
+	number  int                  // of the server among two
 	token   string
 	random  *rand.Rand
 	writers []*keyedWriter
@@ -76,14 +88,40 @@ type killing struct {
 	told map[string]string // guarded by mu: branch to the last commit that was acknowledged
 }
 
+func newKilling(t *testing.T, stores *sharedStores, seed1, seed2 uint64) *killing {
+	t.Helper()
+	return &killing{
+		t: t, dir: t.TempDir(), stores: stores, told: map[string]string{}, random: rand.New(rand.NewPCG(seed1, seed2)),
+	}
+}
+
+// start starts the server that is not running, or both.
 func (k *killing) start() {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
 	defer cancel()
-	var err error
-	if k.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: k.dir, Flags: k.flags}); err != nil {
-		k.t.Fatal(err)
+	begin := func(number int) *packhorsetest.Server {
+		options := packhorsetest.Options{Bin: bin, Dir: k.dir}
+		if k.stores != nil {
+			options = k.stores.options(k.dir, number)
+		}
+		options.Flags = append(options.Flags, k.flags...)
+		server, err := packhorsetest.Start(ctx, options)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		return server
 	}
+	again := k.server != nil
+	k.server = begin(k.number)
+	switch {
+	case k.stores == nil:
+	case again:
+		k.server, k.other, k.number = k.other, k.server, 1-k.number
+	default:
+		k.other = begin(1 - k.number)
+	}
+	var err error
 	if k.token, err = k.server.Token(ctx, "r", "--scope", "git:write", "--scope", "repo:write"); err != nil {
 		k.t.Fatal(err)
 	}
@@ -95,8 +133,30 @@ func (k *killing) note(branch, tip string) {
 	k.told[branch] = tip
 }
 
+// stop stops the servers.
+func (k *killing) stop() {
+	k.t.Helper()
+	for _, server := range []*packhorsetest.Server{k.server, k.other} {
+		if server == nil {
+			continue
+		}
+		if err := server.Stop(); err != nil {
+			k.t.Error(err)
+		}
+	}
+}
+
+// data returns the data folder of the server.
+func (k *killing) data() string {
+	if k.stores == nil {
+		return filepath.Join(k.dir, "data")
+	}
+	return filepath.Join(k.stores.options(k.dir, k.number).Dir, "data")
+}
+
+// remote returns the URL that git uses.
 func (k *killing) remote() string {
-	return strings.Replace(k.server.URL, "://", "://t:"+k.token+"@", 1) + "/r.git"
+	return strings.Replace(cmp.Or(k.other, k.server).URL, "://", "://t:"+k.token+"@", 1) + "/r.git"
 }
 
 // round lets clients write until the server dies, starts it again, and looks.
@@ -112,16 +172,18 @@ func (k *killing) crash() {
 	k.t.Helper()
 	remote := k.remote()
 	var clients sync.WaitGroup
+	var killed atomic.Bool
 	for _, w := range k.writers {
 		clients.Go(func() { w.run(k) })
 	}
 	for _, p := range k.pushers {
-		clients.Go(func() { p.run(k, remote) })
+		clients.Go(func() { p.run(k, remote, &killed) })
 	}
 	time.Sleep(time.Duration(100+k.random.IntN(500)) * time.Millisecond)
 	if err := k.server.Kill(); err != nil {
 		k.t.Fatal(err)
 	}
+	killed.Store(true)
 	clients.Wait()
 	k.start()
 	for _, w := range k.writers {
@@ -217,8 +279,8 @@ func newPusher(t *testing.T, branch string) *pusher {
 	return p
 }
 
-func (p *pusher) run(k *killing, remote string) {
-	for {
+func (p *pusher) run(k *killing, remote string, killed *atomic.Bool) {
+	for !killed.Load() {
 		p.number++
 		tree := p.git.Git("rev-parse", "main^{tree}")
 		tip := p.git.Git("commit-tree", tree, "-p", "main", "-m", fmt.Sprint(p.number))

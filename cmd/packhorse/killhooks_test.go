@@ -26,6 +26,13 @@ import (
 // PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKillWebhooks(t *testing.T) {
 	t.Parallel()
+	eachStore(t, func(t *testing.T, stores *sharedStores) {
+		testKillWebhooks(t, stores)
+	})
+}
+
+func testKillWebhooks(t *testing.T, stores *sharedStores) {
+	t.Helper()
 	rounds := killRounds(t, 4)
 	receiver := &receiver{t: t, heard: map[string]int{}}
 	if rounds > 20 {
@@ -33,17 +40,10 @@ func TestKillWebhooks(t *testing.T) {
 	}
 	server := httptest.NewServer(receiver)
 	defer server.Close()
-	k := &killing{
-		t: t, dir: t.TempDir(), told: map[string]string{}, random: rand.New(rand.NewPCG(4, uint64(rounds))),
-		flags: []string{"--upstream-allow", "127.0.0.1", "--log-level", "error"},
-	}
+	k := newKilling(t, stores, 4, uint64(rounds))
+	k.flags = []string{"--upstream-allow", "127.0.0.1", "--log-level", "error"}
 	hook(t, k.dir, server.URL)
 	k.start()
-	defer func() {
-		if k.server != nil {
-			_ = k.server.Kill() // it has stopped unless the test fails
-		}
-	}()
 	k.api(http.MethodPost, "/api/v1/repos", "", nil).mustBe(t, http.StatusCreated)
 	k.commit("main", "seed", "seed").mustBe(t, http.StatusCreated)
 	for w := range 3 {
@@ -58,11 +58,9 @@ func TestKillWebhooks(t *testing.T) {
 	k.look() // all acknowledged writes exist, and so they are in the journal
 	journal := k.journal()
 	receiver.await(journal, func() string {
-		return packhorse(t, nil, "webhooks", "list", "--dead", "--data", filepath.Join(k.dir, "data")).out
+		return packhorse(t, nil, "webhooks", "list", "--dead", "--data", k.data()).out
 	})
-	if err := k.server.Stop(); err != nil {
-		t.Error(err)
-	}
+	k.stop()
 	receiver.check(journal)
 }
 

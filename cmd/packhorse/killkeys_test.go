@@ -3,7 +3,6 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,11 +17,18 @@ import (
 // before the kill. PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKillKeyedWrites(t *testing.T) {
 	t.Parallel()
+	eachStore(t, func(t *testing.T, stores *sharedStores) {
+		testKillKeyedWrites(t, stores)
+	})
+}
+
+func testKillKeyedWrites(t *testing.T, stores *sharedStores) {
+	t.Helper()
 	rounds, writes := killRounds(t, 2), 500
-	if testing.Short() {
+	if testing.Short() || stores != nil {
 		writes = 100
 	}
-	k := &killing{t: t, dir: t.TempDir(), told: map[string]string{}, random: rand.New(rand.NewPCG(2, uint64(rounds)))}
+	k := newKilling(t, stores, 2, uint64(rounds))
 	k.start()
 	k.api(http.MethodPost, "/api/v1/repos", "", nil).mustBe(t, http.StatusCreated)
 	seed := k.commit("main", "seed", "seed")
@@ -42,9 +48,7 @@ func TestKillKeyedWrites(t *testing.T) {
 		last = r.check(last)
 	}
 	k.look()
-	if err := k.server.Stop(); err != nil {
-		t.Error(err)
-	}
+	k.stop()
 }
 
 // keyedWorkers is how many clients share the writes of a round; each sends its own one after the

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/odb/kv/postgres/postgrestest"
 )
 
 // bin is the binary under test, built once.
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		return m.Run()
+		return postgrestest.Main(m)
 	}())
 }
 

@@ -99,15 +99,37 @@ func (s *store) openShared(
 	if without != "" {
 		logger.Info("the bucket's service does without", "missing", without)
 	}
-	id, err := engine.StoreID(ctx, keys)
-	if err != nil {
+	if err := claim(ctx, keys, bucket); err != nil {
 		return nil, nil, err
-	}
-	if err := bucket.Claim(ctx, id); err != nil {
-		return nil, nil, fmt.Errorf("--files: %w", err)
 	}
 	s.shared = &sharedStores{keys: keys, bucket: bucket, files: files}
 	return keys, files, nil
+}
+
+// claim marks a bucket as that of the store in a database. Both know each other from the first start
+// on, so that neither is used with another one by mistake.
+func claim(ctx context.Context, keys kv.Store, bucket *s3.Store) error {
+	id, err := engine.StoreID(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for {
+		known, err := engine.FilesPlace(ctx, keys)
+		if err != nil {
+			return err
+		}
+		place, err := bucket.Claim(ctx, id, known)
+		if err != nil {
+			return fmt.Errorf("--files: %w", err)
+		}
+		if known != "" {
+			return nil
+		}
+		err = engine.NoteFilesPlace(ctx, keys, place)
+		if !errors.Is(err, kv.ErrConflict) { // another server was quicker: with the same bucket?
+			return err
+		}
+	}
 }
 
 // sharedStores are the opened stores, for their figures.

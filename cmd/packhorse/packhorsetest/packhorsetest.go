@@ -6,6 +6,7 @@ package packhorsetest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -44,6 +45,8 @@ type Options struct {
 	Flags  []string // more flags of packhorse serve; it logs only warnings by default
 	Config string   // the configuration file, "" for none; it then decides the log level
 	TLS    bool     // serve HTTPS, with a certificate for 127.0.0.1 from [Server.CACert]
+	Env    []string // more of the environment
+	Orgs   string   // the Dir of another server, whose organizations this one has; "" for its own
 
 	// Log, if not nil, is called with each line that the process prints or logs, before Start returns
 	// and after it. It must not block.
@@ -68,9 +71,10 @@ type Server struct {
 // Start serves on a free port of the loopback, and returns when the server is ready. Stop or Kill
 // it.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	orgs := filepath.Join(o.Dir, "orgs")
+	home := cmp.Or(o.Orgs, o.Dir)
+	orgs := filepath.Join(home, "orgs")
 	s := &Server{
-		bin: o.Bin, key: filepath.Join(o.Dir, "private.pem"), orgDir: filepath.Join(orgs, Org), exited: make(chan struct{}),
+		bin: o.Bin, key: filepath.Join(home, "private.pem"), orgDir: filepath.Join(orgs, Org), exited: make(chan struct{}),
 	}
 	if err := s.register(ctx); err != nil {
 		return nil, err
@@ -94,6 +98,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	// The process outlives ctx, which bounds only its start.
 	s.cmd = exec.Command(o.Bin, append(args, o.Flags...)...)
+	s.cmd.Env = append(os.Environ(), o.Env...)
 	s.output.line, s.output.log = make(chan string, 1), o.Log
 	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
 	if err := s.cmd.Start(); err != nil {

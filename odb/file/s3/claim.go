@@ -3,6 +3,7 @@ package s3
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ const (
 var (
 	// errForeign means that a bucket belongs to another installation.
 	errForeign = errors.New("the bucket belongs to another store")
+	// errBare means that a bucket lacks the files that the store has somewhere.
+	errBare = errors.New("the bucket does not have the files of this store, which were in another place")
 	// errVersion means that the layout of a bucket is not one that this program knows.
 	errVersion = errors.New("unknown version of a bucket")
 )
@@ -34,41 +37,51 @@ var (
 type marker struct {
 	Version int    `json:"version"`
 	Store   string `json:"store"`
+	Place   string `json:"place"`
 }
 
 // Claim marks the prefix of the bucket as that of the store with an ID, unless it is marked
-// already. Where the service knows conditional writes, one of several callers with different IDs
-// wins; elsewhere all but one find out when they claim again, which each start does.
+// already, and returns the name of the place, which was made at random with the mark and is copied
+// with the bucket. place is the name that the store knows; "" when its files were nowhere yet, which
+// alone permits a new mark.
+//
+// Where the service knows conditional writes, one of several callers wins; elsewhere all but one
+// find out when they claim again, which each start does.
 //
 // Errors are one line each; [file.ErrUnavailable] is one of them.
-func (s *Store) Claim(ctx context.Context, id string) error {
+func (s *Store) Claim(ctx context.Context, id, place string) (string, error) {
 	if err := s.begin(ctx); err != nil {
-		return err
+		return "", err
+	}
+	refuse := func(err error, format string, args ...any) (string, error) {
+		return "", fmt.Errorf("claim %s: %w%s", s.location, err, fmt.Sprintf(format, args...))
 	}
 	for range 2 { // the second time to see who was quicker
 		found, err := s.readMarker(ctx)
 		switch {
+		case errors.Is(err, file.ErrNotFound) && place != "":
+			return refuse(errBare, ": %s is not found", markerName)
 		case errors.Is(err, file.ErrNotFound):
 		case err != nil:
-			return fmt.Errorf("claim %s: %w", s.location, err)
+			return refuse(err, "")
 		case found.Version != markerVersion:
-			return fmt.Errorf("claim %s: %w: %s says %d, this program knows %d",
-				s.location, errVersion, markerName, found.Version, markerVersion)
+			return refuse(errVersion, ": %s says %d, this program knows %d", markerName, found.Version, markerVersion)
 		case found.Store != id:
-			return fmt.Errorf("claim %s: %w: %s says %.100q, this store is %q",
-				s.location, errForeign, markerName, found.Store, id)
+			return refuse(errForeign, ": %s says %.100q, this store is %q", markerName, found.Store, id)
+		case place != "" && found.Place != place:
+			return refuse(errBare, ": %s says %.100q, this store knows %q", markerName, found.Place, place)
 		default:
-			return nil
+			return found.Place, nil
 		}
-		text, err := json.Marshal(marker{Version: markerVersion, Store: id})
+		text, err := json.Marshal(marker{Version: markerVersion, Store: id, Place: rand.Text()})
 		if err != nil {
-			return err
+			return "", err
 		}
 		if err := s.putSmall(ctx, s.under(markerName), text, true); err != nil && !errors.Is(err, errTaken) {
-			return fmt.Errorf("claim %s: %w", s.location, err)
+			return refuse(err, "")
 		}
 	}
-	return fmt.Errorf("claim %s: %w: %s is not found after it was written", s.location, file.ErrUnavailable, markerName)
+	return refuse(file.ErrUnavailable, ": %s is not found after it was written", markerName)
 }
 
 // readMarker returns the content of the marker object.

@@ -7,6 +7,7 @@ func Key(s *Store, name string) string { return s.key(name) }
 var (
 	ErrLocation = errLocation
 	ErrForeign  = errForeign
+	ErrBare     = errBare
 	ErrVersion  = errVersion
 	ErrProbe    = errProbe
 )

@@ -268,8 +268,9 @@ func TestUnavailable(t *testing.T) {
 			_, openErr := store.Open(t.Context(), "there")
 			_, readErr := f.ReadAt(t.Context(), make([]byte, 100), 0)
 			_, probeErr := store.Probe(t.Context())
+			_, claimErr := store.Claim(t.Context(), "id", "")
 			errs := map[string]error{
-				"open": openErr, "read": readErr, "probe": probeErr, "claim": store.Claim(t.Context(), "id"),
+				"open": openErr, "read": readErr, "probe": probeErr, "claim": claimErr,
 				"seal": write(t, store, "new", sample(2, 100)), "seal parts": write(t, store, "parts", sample(2, 17<<20)),
 			}
 			if name != "lost" {
@@ -413,7 +414,7 @@ func TestLaggingList(t *testing.T) {
 			_, _ = io.WriteString(w, "<?xml version=\"1.0\"?><ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>")
 		}
 	})
-	if err := store.Claim(t.Context(), "id"); err != nil {
+	if _, err := store.Claim(t.Context(), "id", ""); err != nil {
 		t.Error(err)
 	}
 	if without, err := store.Probe(t.Context()); without != "listings" || err != nil {

@@ -133,7 +133,7 @@ func TestList(t *testing.T) {
 	server := s3test.Start(t)
 	options := server.Options(t)
 	store := s3test.Open(t, options)
-	if err := store.Claim(t.Context(), "id"); err != nil {
+	if _, err := store.Claim(t.Context(), "id", ""); err != nil {
 		t.Fatal(err)
 	}
 	const count = 1003
@@ -166,20 +166,29 @@ func TestClaim(t *testing.T) {
 	mine, theirs := s3test.Open(t, service.options), service.options
 	theirs.Dir = t.TempDir()
 	foreign := s3test.Open(t, theirs)
+	if _, err := mine.Claim(t.Context(), "mine", "GONE"); !errors.Is(err, s3.ErrBare) {
+		t.Errorf("an empty bucket, with files elsewhere: %v", err)
+	}
+	place := ""
 	for range 2 {
-		if err := mine.Claim(t.Context(), "mine"); err != nil {
-			t.Error(err)
+		found, err := mine.Claim(t.Context(), "mine", place)
+		if err != nil || found == "" || place != "" && found != place {
+			t.Errorf("place %q, %v", found, err)
 		}
-		err := foreign.Claim(t.Context(), "theirs")
+		place = found
+		_, err = foreign.Claim(t.Context(), "theirs", "")
 		if !errors.Is(err, s3.ErrForeign) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "mine") {
 			t.Errorf("of another installation: %v", err)
 		}
+	}
+	if _, err := mine.Claim(t.Context(), "mine", "GONE"); !errors.Is(err, s3.ErrBare) {
+		t.Errorf("another bucket of the same store: %v", err)
 	}
 	elsewhere := service.options
 	elsewhere.Dir, elsewhere.Prefix = t.TempDir(), elsewhere.Prefix+"/elsewhere"
 	service.disturb(times(100, says(http.StatusNotImplemented, "NotImplemented"), conditional))
 	other := s3test.Open(t, elsewhere)
-	if err := other.Claim(t.Context(), "theirs"); err != nil {
+	if _, err := other.Claim(t.Context(), "theirs", ""); err != nil {
 		t.Errorf("without conditional writes: %v", err)
 	}
 	for marker, want := range map[string]error{
@@ -189,7 +198,7 @@ func TestClaim(t *testing.T) {
 		service.disturb(times(1, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			_, _ = w.Write([]byte(marker))
 		}, isGet))
-		if err := other.Claim(t.Context(), "theirs"); !errors.Is(err, want) {
+		if _, err := other.Claim(t.Context(), "theirs", ""); !errors.Is(err, want) {
 			t.Errorf("%q: %v", marker, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -207,4 +208,22 @@ func Open(tb testing.TB, options s3.Options) *s3.Store {
 	}
 	tb.Cleanup(func() { _ = store.Close() })
 	return store
+}
+
+// Place returns a place of its own as another process takes it: the URL, and the environment with
+// the credentials.
+func (s *Server) Place(tb testing.TB) (location string, env []string) {
+	tb.Helper()
+	l := s.Options(tb).Location
+	location = l.String() + "?" + url.Values{
+		"endpoint": {l.Endpoint}, "region": {l.Region}, "path-style": {strconv.FormatBool(l.PathStyle)},
+	}.Encode()
+	if s.credentials == nil {
+		return location, nil
+	}
+	keys, err := s.credentials.Retrieve(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return location, []string{"AWS_ACCESS_KEY_ID=" + keys.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + keys.SecretAccessKey}
 }

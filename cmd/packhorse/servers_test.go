@@ -1,0 +1,209 @@
+package main_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/fuzz/oracle"
+	"packhorse/odb/file/s3/s3test"
+	"packhorse/odb/kv/postgres/postgrestest"
+)
+
+// sharedStores are a database and a place in a bucket for several servers.
+type sharedStores struct {
+	keys, files string
+	env         []string // of the servers
+}
+
+// newSharedStores makes empty stores, or skips the test where PostgreSQL or an S3 service is
+// missing.
+func newSharedStores(t *testing.T) *sharedStores {
+	t.Helper()
+	s := &sharedStores{keys: postgrestest.Database(t)}
+	s.files, s.env = s3test.Start(t).Place(t)
+	return s
+}
+
+// eachStore runs a test with a server over the stores in its data folder, and with two that share
+// stores.
+func eachStore(t *testing.T, test func(t *testing.T, stores *sharedStores)) {
+	t.Helper()
+	t.Run("one server", func(t *testing.T) {
+		t.Parallel()
+		test(t, nil)
+	})
+	t.Run("two servers", func(t *testing.T) {
+		t.Parallel()
+		test(t, newSharedStores(t))
+	})
+}
+
+// flags returns the flags that name the stores.
+func (s *sharedStores) flags() []string {
+	return []string{"--keys", s.keys, "--files", s.files}
+}
+
+// options returns the options of a server that has its organizations in dir.
+func (s *sharedStores) options(dir string, number int) packhorsetest.Options {
+	return packhorsetest.Options{
+		Dir: filepath.Join(dir, fmt.Sprintf("server%d", number)), Orgs: dir, Env: s.env,
+		Bin: bin, Flags: append(s.flags(), "--cache-bytes", "64MiB", "--server-url", fmt.Sprintf("http://server%d", number)),
+	}
+}
+
+// TestServers pushes through one server and clones from another. When the first is killed, the
+// other goes on, and takes over what the first did for both.
+func TestServers(t *testing.T) {
+	t.Parallel()
+	stores, dir := newSharedStores(t), t.TempDir()
+	first, second := start(t, stores.options(dir, 0)), start(t, stores.options(dir, 1))
+	token := create(t, first, "r")
+	remote := func(s *packhorsetest.Server) string {
+		return strings.Replace(s.URL, "://", "://t:"+token+"@", 1) + "/r.git"
+	}
+	git := oracle.New(t)
+	git.Seed(oracle.History{Seed: 7, Commits: 200, Merges: true, Binary: true})
+	git.Git("push", "--quiet", "--mirror", remote(first))
+	equal := func(from *packhorsetest.Server) {
+		t.Helper()
+		clone := oracle.Open(t, filepath.Join(t.TempDir(), "clone.git"))
+		clone.Git("clone", "--quiet", "--mirror", remote(from), clone.Dir)
+		clone.Git("fsck", "--full", "--strict")
+		for _, args := range [][]string{{"rev-list", "--objects", "--all", "--topo-order"}, {"for-each-ref"}} {
+			if clone.Git(args...) != git.Git(args...) {
+				t.Errorf("git %s differs", args[0])
+			}
+		}
+	}
+	equal(second)
+
+	duties := awaitDuties(t, stores, 2, nil)
+	if slices.Equal(duties, []string{"-"}) {
+		t.Fatal("nobody has a duty")
+	}
+	if err := first.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	tip := git.Git("commit-tree", "-p", "main", "-m", "while the first is away", "main^{tree}")
+	git.Git("update-ref", "refs/heads/main", tip)
+	git.Git("push", "--quiet", remote(second), "main")
+	equal(second)
+	begun := time.Now()
+	awaitDuties(t, stores, 1, duties)
+	t.Logf("the duties of the other were taken over in %v", time.Since(begun))
+	_, figures := call(t, http.DefaultClient, "GET", second.URL+"/metrics", "")
+	if line := fmt.Sprintf("packhorse_duties %d\n", len(duties)); !strings.Contains(figures, line) {
+		t.Errorf("the metrics lack %q", line)
+	}
+
+	if err := os.RemoveAll(stores.options(dir, 0).Dir); err != nil { // nothing is only there
+		t.Fatal(err)
+	}
+	first = start(t, stores.options(dir, 0))
+	equal(first)
+	if status, text := call(t, http.DefaultClient, "DELETE", first.URL+"/api/v1/repos/delete", token); status/100 != 2 {
+		t.Fatalf("delete: %d %s", status, text)
+	}
+	for _, server := range []*packhorsetest.Server{first, second} {
+		if status, text := call(t, http.DefaultClient, "GET", server.URL+"/api/v1/repo", token); status != http.StatusNotFound {
+			t.Errorf("after the deletion: %d %s", status, text)
+		}
+		if status, text := call(t, http.DefaultClient, "GET", server.URL+"/readyz", ""); status != http.StatusOK {
+			t.Errorf("readiness: %d %s", status, text)
+		}
+	}
+}
+
+// awaitDuties waits until so many servers live and they have the given duties together, or any if
+// none is given, and returns these. Each has one server.
+func awaitDuties(t *testing.T, stores *sharedStores, count int, want []string) []string {
+	t.Helper()
+	for begun := time.Now(); ; {
+		got := packhorse(t, nil, "cluster", "--keys", stores.keys)
+		if got.status != 0 {
+			t.Fatalf("%+v", got)
+		}
+		var duties []string
+		live := 0
+		for line := range strings.Lines(got.out) {
+			if fields := strings.Fields(line); len(fields) == 5 && fields[1] == "live" {
+				live++
+				duties = append(duties, strings.Split(fields[4], ",")...)
+			}
+		}
+		duties = slices.DeleteFunc(duties, func(duty string) bool { return duty == "-" })
+		slices.Sort(duties)
+		if len(slices.Compact(slices.Clone(duties))) != len(duties) {
+			t.Errorf("a duty has two servers:\n%s", got.out)
+		}
+		if live == count && len(duties) > 0 && (want == nil || slices.Equal(duties, want)) {
+			return duties
+		}
+		if time.Since(begun) > 2*time.Minute {
+			t.Fatalf("not so far:\n%s", got.out)
+		}
+	}
+}
+
+// TestServersRefusals starts servers with stores that are not theirs: each refusal is a line that
+// says why, and changes nothing.
+func TestServersRefusals(t *testing.T) {
+	t.Parallel()
+	stores, other, dir := newSharedStores(t), newSharedStores(t), t.TempDir()
+	serve := func(data string, flags ...string) result {
+		return packhorse(t, append([]string{"PACKHORSE_MIN_FREE=1MiB"}, stores.env...),
+			append([]string{"serve", "--listen", "127.0.0.1:0", "--orgs", filepath.Join(dir, "orgs"), "--log-level", "error",
+				"--data", filepath.Join(dir, data)}, flags...)...)
+	}
+	for _, s := range []*sharedStores{stores, other} { // each knows its own
+		options := s.options(dir, 0)
+		options.Dir = t.TempDir()
+		server := start(t, options)
+		if err := server.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alone := start(t, packhorsetest.Options{Dir: filepath.Join(dir, "alone"), Orgs: dir})
+	if err := alone.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	shared := start(t, stores.options(dir, 0))
+	noDatabase := stores.keys[:strings.LastIndex(stores.keys, "/packhorse_test_")] + "/none" +
+		stores.keys[strings.Index(stores.keys, "?"):]
+	for name, c := range map[string]struct {
+		data   string
+		flags  []string
+		status int
+		want   string
+	}{
+		"keys alone":             {"new", []string{"--keys", stores.keys}, 2, "--keys and --files go together"},
+		"files alone":            {"new", []string{"--files", stores.files}, 2, "--keys and --files go together"},
+		"no URL":                 {"new", []string{"--keys", "mysql://x", "--files", stores.files}, 1, "--keys"},
+		"no database":            {"new", []string{"--keys", noDatabase, "--files", stores.files}, 1, "none"},
+		"no location":            {"new", []string{"--keys", stores.keys, "--files", "/srv/files"}, 2, "want s3://BUCKET"},
+		"no bucket":              {"new", []string{"--keys", stores.keys, "--files", strings.Replace(stores.files, "s3://", "s3://no-such-", 1)}, 1, "--files"},
+		"another bucket":         {"new", []string{"--keys", stores.keys, "--files", other.files}, 1, "belongs to another store"},
+		"an empty bucket":        {"new", []string{"--keys", stores.keys, "--files", strings.Replace(stores.files, "?", "-empty?", 1)}, 1, "does not have the files of this store"},
+		"a folder with stores":   {"alone/data", stores.flags(), 1, "choose another folder"},
+		"a folder without":       {"server0/data", nil, 1, "choose another folder"},
+		"a folder that is in use": {"server0/data", stores.flags(), 1, "in use"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := serve(c.data, c.flags...)
+			line := strings.TrimSuffix(got.errOut, "\n")
+			if got.status != c.status || !strings.Contains(line, c.want) || strings.Contains(line, "\n") {
+				t.Errorf("%+v, want %q", got, c.want)
+			}
+		})
+	}
+	if err := shared.Stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -28,9 +28,7 @@ import (
 // must find no fault. PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, stores *sharedStores) {
-		testKill(t, stores)
-	})
+	eachStore(t, testKill)
 }
 
 func testKill(t *testing.T, stores *sharedStores) {
@@ -78,7 +76,7 @@ type killing struct {
 	stores  *sharedStores // of two servers; nil: there is one
 	server  *packhorsetest.Server
 	other   *packhorsetest.Server // the server for git, if there are two
-	number  int                  // of the server among two
+	number  int                   // of the server among two
 	token   string
 	random  *rand.Rand
 	writers []*keyedWriter

@@ -26,9 +26,7 @@ import (
 // PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKillWebhooks(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, stores *sharedStores) {
-		testKillWebhooks(t, stores)
-	})
+	eachStore(t, testKillWebhooks)
 }
 
 func testKillWebhooks(t *testing.T, stores *sharedStores) {

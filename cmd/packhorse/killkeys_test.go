@@ -17,9 +17,7 @@ import (
 // before the kill. PACKHORSE_KILL_ROUNDS sets the number of kills.
 func TestKillKeyedWrites(t *testing.T) {
 	t.Parallel()
-	eachStore(t, func(t *testing.T, stores *sharedStores) {
-		testKillKeyedWrites(t, stores)
-	})
+	eachStore(t, testKillKeyedWrites)
 }
 
 func testKillKeyedWrites(t *testing.T, stores *sharedStores) {

@@ -106,8 +106,8 @@ func (s *store) openShared(
 	return keys, files, nil
 }
 
-// claim marks a bucket as that of the store in a database. Both know each other from the first start
-// on, so that neither is used with another one by mistake.
+// claim marks a bucket as that of the store in a database. Both know each other from the first
+// start on, so that neither is used with another one by mistake.
 func claim(ctx context.Context, keys kv.Store, bucket *s3.Store) error {
 	id, err := engine.StoreID(ctx, keys)
 	if err != nil {

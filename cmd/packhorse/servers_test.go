@@ -159,8 +159,10 @@ func TestServersRefusals(t *testing.T) {
 	stores, other, dir := newSharedStores(t), newSharedStores(t), t.TempDir()
 	serve := func(data string, flags ...string) result {
 		return packhorse(t, append([]string{"PACKHORSE_MIN_FREE=1MiB"}, stores.env...),
-			append([]string{"serve", "--listen", "127.0.0.1:0", "--orgs", filepath.Join(dir, "orgs"), "--log-level", "error",
-				"--data", filepath.Join(dir, data)}, flags...)...)
+			append([]string{
+				"serve", "--listen", "127.0.0.1:0", "--orgs", filepath.Join(dir, "orgs"), "--log-level", "error",
+				"--data", filepath.Join(dir, data),
+			}, flags...)...)
 	}
 	for _, s := range []*sharedStores{stores, other} { // each knows its own
 		options := s.options(dir, 0)
@@ -177,23 +179,25 @@ func TestServersRefusals(t *testing.T) {
 	shared := start(t, stores.options(dir, 0))
 	noDatabase := stores.keys[:strings.LastIndex(stores.keys, "/packhorse_test_")] + "/none" +
 		stores.keys[strings.Index(stores.keys, "?"):]
+	with := func(keys, files string) []string { return []string{"--keys", keys, "--files", files} }
+	otherwise := func(old, replaced string) string { return strings.Replace(stores.files, old, replaced, 1) }
 	for name, c := range map[string]struct {
 		data   string
 		flags  []string
 		status int
 		want   string
 	}{
-		"keys alone":             {"new", []string{"--keys", stores.keys}, 2, "--keys and --files go together"},
-		"files alone":            {"new", []string{"--files", stores.files}, 2, "--keys and --files go together"},
-		"no URL":                 {"new", []string{"--keys", "mysql://x", "--files", stores.files}, 1, "--keys"},
-		"no database":            {"new", []string{"--keys", noDatabase, "--files", stores.files}, 1, "none"},
-		"no location":            {"new", []string{"--keys", stores.keys, "--files", "/srv/files"}, 2, "want s3://BUCKET"},
-		"no bucket":              {"new", []string{"--keys", stores.keys, "--files", strings.Replace(stores.files, "s3://", "s3://no-such-", 1)}, 1, "--files"},
-		"another bucket":         {"new", []string{"--keys", stores.keys, "--files", other.files}, 1, "belongs to another store"},
-		"an empty bucket":        {"new", []string{"--keys", stores.keys, "--files", strings.Replace(stores.files, "?", "-empty?", 1)}, 1, "does not have the files of this store"},
-		"a folder with stores":   {"alone/data", stores.flags(), 1, "choose another folder"},
-		"a folder without":       {"server0/data", nil, 1, "choose another folder"},
-		"a folder that is in use": {"server0/data", stores.flags(), 1, "in use"},
+		"keys alone":           {"new", []string{"--keys", stores.keys}, 2, "--keys and --files go together"},
+		"files alone":          {"new", []string{"--files", stores.files}, 2, "--keys and --files go together"},
+		"no URL":               {"new", with("mysql://x", stores.files), 1, "--keys"},
+		"no database":          {"new", with(noDatabase, stores.files), 1, "none"},
+		"no location":          {"new", with(stores.keys, "/srv/files"), 2, "want s3://BUCKET"},
+		"no bucket":            {"new", with(stores.keys, otherwise("s3://", "s3://none-")), 1, "--files"},
+		"another bucket":       {"new", with(stores.keys, other.files), 1, "belongs to another store"},
+		"an empty bucket":      {"new", with(stores.keys, otherwise("?", "-empty?")), 1, "does not have the files of this store"},
+		"a folder with stores": {"alone/data", stores.flags(), 1, "choose another folder"},
+		"a folder without":     {"server0/data", nil, 1, "choose another folder"},
+		"a folder in use":      {"server0/data", stores.flags(), 1, "in use"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := serve(c.data, c.flags...)

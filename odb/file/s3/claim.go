@@ -42,8 +42,8 @@ type marker struct {
 
 // Claim marks the prefix of the bucket as that of the store with an ID, unless it is marked
 // already, and returns the name of the place, which was made at random with the mark and is copied
-// with the bucket. place is the name that the store knows; "" when its files were nowhere yet, which
-// alone permits a new mark.
+// with the bucket. place is the name that the store knows; "" when its files were nowhere yet,
+// which alone permits a new mark.
 //
 // Where the service knows conditional writes, one of several callers wins; elsewhere all but one
 // find out when they claim again, which each start does.

@@ -131,6 +131,14 @@ func (k *killing) note(branch, tip string) {
 	k.told[branch] = tip
 }
 
+// kill kills the server that the API is asked through.
+func (k *killing) kill() {
+	k.t.Helper()
+	if err := k.server.Kill(); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
 // stop stops the servers.
 func (k *killing) stop() {
 	k.t.Helper()
@@ -178,9 +186,7 @@ func (k *killing) crash() {
 		clients.Go(func() { p.run(k, remote, &killed) })
 	}
 	time.Sleep(time.Duration(100+k.random.IntN(500)) * time.Millisecond)
-	if err := k.server.Kill(); err != nil {
-		k.t.Fatal(err)
-	}
+	k.kill()
 	killed.Store(true)
 	clients.Wait()
 	k.start()

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // TestKillKeyedWrites kills the server at a random point of 500 keyed writes of all kinds and sends
@@ -20,6 +22,7 @@ func TestKillKeyedWrites(t *testing.T) {
 	eachStore(t, testKillKeyedWrites)
 }
 
+// testKillKeyedWrites is the test over stores, with a server that is killed.
 func testKillKeyedWrites(t *testing.T, stores *sharedStores) {
 	t.Helper()
 	rounds, writes := killRounds(t, 2), 500
@@ -28,25 +31,47 @@ func testKillKeyedWrites(t *testing.T, stores *sharedStores) {
 	}
 	k := newKilling(t, stores, 2, uint64(rounds))
 	k.start()
-	k.api(http.MethodPost, "/api/v1/repos", "", nil).mustBe(t, http.StatusCreated)
+	s := newKeyedStorm(k, writes)
+	for range rounds {
+		s.round(k.kill, k.start)
+	}
+	k.look()
+	k.stop()
+}
+
+// keyedStorm is rounds of keyed writes.
+type keyedStorm struct {
+	k      *killing
+	seed   string // a commit
+	writes int    // of a round
+	rounds int    // that have passed
+	last   int    // position in the journal
+}
+
+// newKeyedStorm makes the repository.
+func newKeyedStorm(k *killing, writes int) *keyedStorm {
+	k.t.Helper()
+	k.api(http.MethodPost, "/api/v1/repos", "", nil).mustBe(k.t, http.StatusCreated)
 	seed := k.commit("main", "seed", "seed")
-	seed.mustBe(t, http.StatusCreated)
+	seed.mustBe(k.t, http.StatusCreated)
 	var seeded struct {
 		Commit struct {
 			SHA string `json:"commit_sha"`
 		}
 	}
 	if err := json.Unmarshal(seed.body, &seeded); err != nil {
-		t.Fatal(err)
+		k.t.Fatal(err)
 	}
-	last := 2 // the journal holds the creation and the seed
-	for round := range rounds {
-		r := &keyedRound{k: k, name: fmt.Sprint("r", round), seed: seeded.Commit.SHA, told: make([]reply, writes)}
-		r.run()
-		last = r.check(last)
-	}
-	k.look()
-	k.stop()
+	return &keyedStorm{k: k, seed: seeded.Commit.SHA, writes: writes, last: 2} // the creation and the seed
+}
+
+// round sends writes, in the midst of which something breaks down.
+func (s *keyedStorm) round(breakDown, mend func()) {
+	s.k.t.Helper()
+	r := &keyedRound{k: s.k, name: fmt.Sprint("r", s.rounds), seed: s.seed, told: make([]reply, s.writes)}
+	r.run(breakDown, mend)
+	s.last = r.check(s.last)
+	s.rounds++
 }
 
 // keyedWorkers is how many clients share the writes of a round; each sends its own one after the
@@ -61,8 +86,8 @@ type keyedRound struct {
 	told []reply // the first answer to each write; each worker has its own elements
 }
 
-// run sends writes until the server dies, starts it again, and sends them all twice more.
-func (r *keyedRound) run() {
+// run sends writes until breakDown is called, mends what that broke, and sends them all twice more.
+func (r *keyedRound) run(breakDown, mend func()) {
 	r.k.t.Helper()
 	kill := 1 + r.k.random.Int64N(int64(len(r.told))-1)
 	reached := make(chan struct{})
@@ -78,12 +103,10 @@ func (r *keyedRound) run() {
 		return true
 	})
 	<-reached
-	if err := r.k.server.Kill(); err != nil {
-		r.k.t.Fatal(err)
-	}
+	breakDown()
 	done.Wait()
 	r.k.t.Logf("%s: killed at %d of %d, %d acknowledged", r.name, kill, len(r.told), acknowledged.Load())
-	r.k.start()
+	mend()
 	for range 2 {
 		r.each(r.again).Wait()
 	}
@@ -107,6 +130,9 @@ func (r *keyedRound) each(do func(number int) bool) *sync.WaitGroup {
 // again sends a write once more and compares.
 func (r *keyedRound) again(number int) bool {
 	answer, first := r.send(number), &r.told[number]
+	for begun := time.Now(); errors.Is(answer.err, errAway) && time.Since(begun) < time.Minute; answer = r.send(number) {
+		time.Sleep(10 * time.Millisecond) // the storage comes back
+	}
 	if answer.err != nil {
 		r.k.t.Errorf("%s: write %d was sent again: %v", r.name, number, answer.err)
 		return false
@@ -136,8 +162,20 @@ const (
 // branch is where the commits of a worker go.
 func (r *keyedRound) branch(worker int) string { return fmt.Sprintf("%s-%d", r.name, worker) }
 
+// errAway means that the server could not reach its storage, so that the write has happened or
+// not.
+var errAway = errors.New("the storage is not available")
+
 // send asks for the write of a number, under its key.
 func (r *keyedRound) send(number int) reply {
+	answer := r.ask(number)
+	if answer.err == nil && answer.status == http.StatusServiceUnavailable {
+		return reply{err: fmt.Errorf("%w: %s", errAway, answer.body)}
+	}
+	return answer
+}
+
+func (r *keyedRound) ask(number int) reply {
 	key := fmt.Sprintf("%s-%d", r.name, number)
 	post := func(path string, body any) reply { return r.json(http.MethodPost, path, key, body) }
 	worker, step := number%keyedWorkers, number/keyedWorkers

@@ -62,7 +62,7 @@ func (h *Host) begin(ctx context.Context, c *Config) (err error) {
 	if c.Sharing != nil {
 		h.member, err = cluster.Join(ctx, cluster.Config{
 			Keys: h.keys, URL: c.Sharing.URL, Version: c.Version, Duties: duties, Departed: h.departed,
-			Beat: c.Sharing.Beat, Patience: c.Sharing.Patience, Logger: h.log,
+			Views: c.Objects.Epochs, Beat: c.Sharing.Beat, Patience: c.Sharing.Patience, Logger: h.log,
 		})
 		return err
 	}

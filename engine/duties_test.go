@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,9 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/cluster"
 	"packhorse/engine/enginetest"
+	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
+	"packhorse/pack/object"
 )
 
 // TestSharedDuties has two hosts share stores, and makes commits on both while they come and go:
@@ -72,5 +75,68 @@ func TestSharedDuties(t *testing.T) {
 		if i >= len(want) || !strings.HasSuffix(event, want[i]) {
 			t.Fatalf("event %d is %q of %q", i, event, want)
 		}
+	}
+}
+
+// TestSweepWaitsForOtherHosts has one host replace the layers that a view of another host reads:
+// they stay until the view is closed, without any grace.
+func TestSweepWaitsForOtherHosts(t *testing.T) {
+	t.Parallel()
+	keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
+	t.Cleanup(shut)
+	open := func() *engine.Host {
+		host, err := engine.Open(t.Context(), engine.Config{
+			KV: keys, Files: files, Sharing: &engine.Sharing{Beat: time.Millisecond, Patience: time.Hour},
+		})
+		must(t, err)
+		t.Cleanup(func() { must(t, host.Close(context.Background())) }) //nolint:usetesting // t.Context has ended
+		return host
+	}
+	keeper, reader := open(), open()
+	enginetest.Create(t, keeper, "r")
+	repo, err := reader.Repository(t.Context(), enginetest.Org, "r")
+	must(t, err)
+	var commits []object.ID
+	for i := range 40 {
+		done, err := upload(repo, acme, main, change{path: fmt.Sprint("f", i%3), content: fmt.Sprint(i)})
+		must(t, err)
+		commits = append(commits, done.New)
+	}
+	maintain := func() {
+		t.Helper()
+		for done, err := range keeper.Maintain(t.Context(), engine.MaintainOptions{All: true, Grace: -1, ReaderGrace: -1}) {
+			must(t, errors.Join(err, done.Err))
+		}
+	}
+	obsolete := func() (count int) {
+		t.Helper()
+		for _, err := range keys.Scan(t.Context(), kv.ScanOptions{Start: []byte{'d'}, End: []byte{'e'}}) {
+			must(t, err)
+			count++
+		}
+		return count
+	}
+	view, err := repo.Objects(t.Context())
+	must(t, err)
+	waiting := obsolete()
+	for range 20 {
+		maintain()
+		time.Sleep(2 * time.Millisecond) // some beats
+	}
+	if obsolete() <= waiting {
+		t.Error("nothing waits for the view")
+	}
+	for _, id := range commits {
+		if _, _, err := view.Read(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	must(t, view.Close())
+	eventually(t, "the old layers are removed", func() bool {
+		maintain()
+		return obsolete() == 0
+	})
+	if n := reader.DamageCount() + keeper.DamageCount(); n != 0 {
+		t.Errorf("%d things count as damaged", n)
 	}
 }

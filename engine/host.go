@@ -133,11 +133,24 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		func() bool { return objects.Busy() }, c.Logger)
 	c.Objects.GrewLarge = auxiliaries.Add
 	c.Objects.Reach = packgen.Reachability{}
+	var h *Host
+	joined := make(chan struct{})
+	if c.Sharing != nil {
+		c.Objects.Epochs = odb.NewEpochs()
+		c.Objects.Horizon = func(ctx context.Context) (odb.Horizon, error) {
+			select {
+			case <-joined:
+				return h.member.Horizon(ctx)
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
 	objects, err = odb.Open(ctx, c.KV, c.Files, c.Objects)
 	if err != nil {
 		return nil, fmt.Errorf("open object database: %w", err)
 	}
-	h := &Host{
+	h = &Host{
 		storeID:     id,
 		keys:        c.KV,
 		files:       c.Files,
@@ -180,6 +193,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if err := h.begin(ctx, &c); err != nil {
 		return nil, errors.Join(err, h.Close(context.WithoutCancel(ctx)))
 	}
+	close(joined)
 	return h, nil
 }
 

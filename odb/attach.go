@@ -58,7 +58,7 @@ func (v *View) oldestSegments(count int) (*View, []segment.LayerID) {
 	if len(alone.layers) == 0 {
 		return nil, nil
 	}
-	return v.store.newView(v.pool, alone).Aside().Linked(), alone.segments()
+	return v.over(alone).Aside().Linked(), alone.segments()
 }
 
 // errLayersMoved says that the layers that an auxiliary file was made for have left the manifest.

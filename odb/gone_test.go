@@ -27,8 +27,8 @@ func (w *world) replaceLayers() {
 	w.Must(err)
 	swept, err := other.Sweep(w.Context(), 0)
 	w.Must(err)
-	if swept.FileCount == 0 {
-		w.Fatal("no file was removed")
+	if swept.FileCount+swept.LayerCount == 0 {
+		w.Fatal("no layer was removed")
 	}
 	w.Must(other.Close(w.Context()))
 }
@@ -53,9 +53,23 @@ func twoSegments(t *testing.T) (w *world, tip object.ID) {
 	return w, tip
 }
 
-// TestGoneLayers reads a view whose segments another server has replaced and removed: lookups and
+// hotOnly returns a world whose pool has a hot layer alone, with a commit. No other server knows
+// that of the world.
+func hotOnly(t *testing.T) (w *world, tip object.ID) {
+	t.Helper()
+	w = newWorld(t, odb.Options{Epochs: odb.NewEpochs()})
+	d := w.Draft()
+	blob := d.Write(object.TypeBlob, []byte("content"), object.ZeroID)
+	tree := d.Write(object.TypeTree, odbtest.TreeOf(odbtest.FileEntry("a", blob)), object.ZeroID)
+	tip = d.Write(object.TypeCommit, odbtest.CommitOf(tree, 1), object.ZeroID)
+	d.Commit()
+	w.Reopen()
+	return w, tip
+}
+
+// TestGoneLayers reads a view whose layers another server has replaced and removed: lookups and
 // reads of objects go on with the layers that took their place, whatever comes first, what needs
-// the segments themselves fails as [odb.ErrGone], and nothing is told as damage.
+// the old layers themselves fails as [odb.ErrGone], and nothing is told as damage.
 func TestGoneLayers(t *testing.T) {
 	t.Parallel()
 	reads := map[string]func(w *world, v *odb.View, id object.ID) error{
@@ -100,35 +114,46 @@ func TestGoneLayers(t *testing.T) {
 		},
 	}
 	for name, read := range reads {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, tip := twoSegments(t)
-			v := w.View()
-			w.replaceLayers()
-			for id := range w.Objects {
-				if err := read(w, v, id); err != nil {
-					t.Errorf("%s: %v", id, err)
-				}
-			}
-			if row, err := v.Graph(t.Context(), tip); err != nil || row.Tree.IsZero() {
-				t.Errorf("graph row %+v, %v", row, err)
-			}
-			for id, want := range w.Objects {
-				w.Check(v, id, want)
-			}
-			if _, err := v.Find(t.Context(), tip); !errors.Is(err, odb.ErrGone) || errors.Is(err, odb.ErrCorrupt) {
-				t.Errorf("Find: %v", err)
-			}
-			_, err := packgen.Plan(t.Context(), v, packgen.Request{Wants: []object.ID{tip}}, nil)
-			if !errors.Is(err, odb.ErrGone) || errors.Is(err, odb.ErrCorrupt) {
-				t.Errorf("a pack: %v", err)
-			}
-			w.Must(v.Close())
-			w.Sound(tip)
-			if n := w.Store.Stats().CorruptCount; n != 0 {
-				t.Errorf("%d reads met damage", n)
-			}
-		})
+		for kind, newWorld := range map[string]func(t *testing.T) (w *world, tip object.ID){
+			"segments": twoSegments, "hot": hotOnly,
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				testGoneLayers(t, newWorld, read)
+			})
+		}
+	}
+}
+
+func testGoneLayers(
+	t *testing.T, newWorld func(t *testing.T) (*world, object.ID), read func(*world, *odb.View, object.ID) error,
+) {
+	t.Helper()
+	w, tip := newWorld(t)
+	v := w.View()
+	w.replaceLayers()
+	for id := range w.Objects {
+		if err := read(w, v, id); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if row, err := v.Graph(t.Context(), tip); err != nil || row.Tree.IsZero() {
+		t.Errorf("graph row %+v, %v", row, err)
+	}
+	for id, want := range w.Objects {
+		w.Check(v, id, want)
+	}
+	if _, err := v.Find(t.Context(), tip); !errors.Is(err, odb.ErrGone) || errors.Is(err, odb.ErrCorrupt) {
+		t.Errorf("Find: %v", err)
+	}
+	_, err := packgen.Plan(t.Context(), v, packgen.Request{Wants: []object.ID{tip}}, nil)
+	if !errors.Is(err, odb.ErrGone) || errors.Is(err, odb.ErrCorrupt) {
+		t.Errorf("a pack: %v", err)
+	}
+	w.Must(v.Close())
+	w.Sound(tip)
+	if n := w.Store.Stats().CorruptCount; n != 0 {
+		t.Errorf("%d reads met damage", n)
 	}
 }
 

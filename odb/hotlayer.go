@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"packhorse/odb/hot"
@@ -17,14 +18,36 @@ import (
 type hotLayer struct {
 	store *Store
 	id    segment.LayerID
+	epoch uint64 // of the view
 	rows  hot.Reader
 }
 
-// newHotLayer returns a hot layer. frozen says that it takes no writes.
-func newHotLayer(s *Store, id segment.LayerID, frozen bool) *hotLayer {
-	return &hotLayer{
-		store: s, id: id, rows: hot.Reader{ID: id, Keys: s.keys, Copies: s.copies, Frozen: frozen},
+// newHotLayer returns a hot layer, for a view of an epoch. frozen says that it takes no writes.
+func newHotLayer(s *Store, id segment.LayerID, frozen bool, epoch uint64) *hotLayer {
+	l := &hotLayer{
+		store: s, id: id, epoch: epoch, rows: hot.Reader{ID: id, Keys: s.keys, Copies: s.copies, Frozen: frozen},
 	}
+	if s.options.Epochs != nil {
+		l.rows.Stands = l.stands
+	}
+	return l
+}
+
+// stands returns [ErrGone] if the layer may be removed, as by another process that has lost sight
+// of this one. Who finds nothing in the layer asks it afterwards.
+func (l *hotLayer) stands(ctx context.Context) error {
+	if l.store.options.Epochs.holds(l.epoch) {
+		return nil
+	}
+	// It is removed when no manifest names it, and none ever names it again.
+	used, err := l.store.isUsed(ctx, l.id)
+	if err == nil && !used {
+		err = ErrGone
+	}
+	if err != nil {
+		return fmt.Errorf("read hot layer %s: %w", l.id, err)
+	}
+	return nil
 }
 
 func (l *hotLayer) layerID() segment.LayerID { return l.id }
@@ -195,5 +218,5 @@ func (l *hotLayer) scan(ctx context.Context, low, high object.ID, visit func(obj
 			return nil
 		}
 	}
-	return nil
+	return l.stands(ctx)
 }

@@ -28,14 +28,14 @@ func newLayerSet(s *Store, openFileCountMax int) *layerSet {
 	return l
 }
 
-// pin returns the layer that m names, and keeps it until unpin. frozen says that it takes no
-// writes.
-func (s *layerSet) pin(m manifestLayer, frozen bool) layer {
+// pin returns the layer that m names, for a view of an epoch, and keeps it until unpin. frozen says
+// that it takes no writes.
+func (s *layerSet) pin(m manifestLayer, frozen bool, epoch uint64) layer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m.kind == segment.KindHot {
 		s.hot[m.id]++
-		return newHotLayer(s.store, m.id, frozen)
+		return newHotLayer(s.store, m.id, frozen, epoch)
 	}
 	at := slices.IndexFunc(s.segments[m.id], func(l *SegmentLayer) bool {
 		return slices.EqualFunc(l.auxiliaries, m.auxiliaries, sameAuxiliary)

@@ -16,7 +16,7 @@ func (v *View) eachNamed(
 	ctx context.Context, l manifestLayer, known map[object.ID]struct{}, visit func(id object.ID) error,
 ) error {
 	if l.kind == segment.KindHot {
-		return v.eachNamedHot(ctx, newHotLayer(v.store, l.id, false), known, visit)
+		return v.eachNamedHot(ctx, newHotLayer(v.store, l.id, false, v.Asking().epoch), known, visit)
 	}
 	for _, segment := range v.Segments() {
 		if segment.ID == l.id {
@@ -55,7 +55,7 @@ func (v *View) eachNamedHot(
 			known[id] = struct{}{}
 		}
 	}
-	return nil
+	return l.stands(ctx)
 }
 
 func (v *View) eachNamedSegment(ctx context.Context, l *SegmentLayer, visit func(id object.ID) error) error {

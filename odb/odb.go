@@ -74,6 +74,11 @@ type Options struct {
 	// processes that share it. Hot layers are then copied at the first lookup, otherwise when many
 	// were made.
 	RemoteKeys bool
+	// Epochs counts the views for other processes that share the store; nil when there are none.
+	Epochs *Epochs
+	// Horizon returns the present instant for [Store.Sweep]; nil when no other process shares the
+	// store.
+	Horizon func(ctx context.Context) (Horizon, error)
 	// IngestMemoryBytes bounds the memory for the resolution of one incoming pack; 128 MiB when 0.
 	IngestMemoryBytes int64
 	// OpenFileCountMax bounds the open segment files; 256 when 0.
@@ -121,6 +126,7 @@ type Store struct {
 	rewriting  rewriting        // pools that maintenance works on
 	removal    sync.RWMutex     // held shared to keep every file, exclusively to delete one
 	settlers   sync.WaitGroup   // move registered files to their place
+	departed   departed         // what a sweep waits for
 
 	walks   sync.WaitGroup  // visibility walks
 	closing context.Context // ends with the store

@@ -68,7 +68,7 @@ type arrivingBlobs struct {
 // it is closed.
 func (v *View) NewQuarantine(_ context.Context) *Quarantine {
 	q := &Quarantine{
-		store: v.store, hot: newMemoryLayer(v.store), base: v.store.newView(v.pool, v.currentManifest()),
+		store: v.store, hot: newMemoryLayer(v.store), base: v.currentBase(),
 		relied: make(map[object.ID]struct{}), limit: v.limit,
 	}
 	if v.own != nil {
@@ -144,7 +144,7 @@ func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 // AddSegment quarantines a complete segment. The quarantine now registers or removes its files.
 func (q *Quarantine) AddSegment(seg *segment.Sealed) {
 	q.sealed = append(q.sealed, seg)
-	l := q.store.layers.pin(sealedLayer(seg), true)
+	l := q.store.layers.pin(sealedLayer(seg), true, 0)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.above = append([]layer{l}, q.above...)

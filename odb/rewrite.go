@@ -220,7 +220,7 @@ func (r *Rewrite) check(ctx context.Context) {
 	if r.replace(&next, kv.NewBatch()) != nil {
 		return
 	}
-	after := r.store.newView(r.view.pool, next)
+	after := r.view.over(next)
 	defer after.Close()
 	left := checkedCountMax
 	for _, l := range r.view.layers {

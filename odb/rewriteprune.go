@@ -55,7 +55,7 @@ func (r *Rewrite) look(
 	if err := r.replace(&next, b); err != nil {
 		return nil, errors.Join(ErrNeeded, err)
 	}
-	after := r.store.newView(r.view.pool, next)
+	after := r.view.over(next)
 	defer after.Close()
 	held := func(id object.ID) error {
 		if _, ok := r.held[id]; ok {

@@ -1,9 +1,11 @@
 package odb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"packhorse/odb/file"
@@ -32,14 +34,19 @@ func (s *Store) DropPool(b *kv.Batch, pool PoolID) {
 
 // Sweep deletes obsolete layers and pools, those whose entry is at least grace old: files with
 // their registrations, and the key ranges of hot layers. A layer that another pool uses, or a view
-// of this process has pinned, stays until a later call. Readers in other processes have the grace
-// to finish. After a failure Sweep goes on with the next entry, and returns the errors joined.
+// of this process has pinned, stays until a later call. Where other processes share the store,
+// Sweep waits for their views instead of the grace; see [Options]. After a failure Sweep goes on
+// with the next entry, and returns the errors joined.
 func (s *Store) Sweep(ctx context.Context, grace time.Duration) (Swept, error) {
 	var swept Swept
 	var failures []error
-	// Pools first: without grace the same sweep can then delete their layers.
-	for _, pools := range []bool{true, false} {
-		failures = append(failures, s.sweep(ctx, grace, pools, &swept)...)
+	if s.options.Horizon != nil {
+		failures = s.sweepDeparted(ctx, &swept)
+	} else {
+		// Pools first: without grace the same sweep can then delete their layers.
+		for _, pools := range []bool{true, false} {
+			failures = append(failures, s.sweep(ctx, grace, pools, &swept)...)
+		}
 	}
 	if err := errors.Join(failures...); err != nil {
 		return swept, fmt.Errorf("sweep: %w", err)
@@ -66,6 +73,85 @@ func (s *Store) sweep(ctx context.Context, grace time.Duration, pools bool, swep
 		}
 	}
 	return failures
+}
+
+// Horizon is an instant in a store that several processes share.
+type Horizon interface {
+	// Passed reports whether every view that another process has open began after the instant.
+	Passed(ctx context.Context) (bool, error)
+}
+
+// departed are obsolete entries that a sweep has seen, and the instant after it.
+type departed struct {
+	mu      sync.Mutex // guards the fields below, and is held during a sweep
+	horizon Horizon    // nil: there are none
+	rows    [][]byte   // at most departedMax
+}
+
+// departedMax bounds the entries that are remembered. Others wait for their turn.
+const departedMax = 50_000
+
+// sweepDeparted deletes the obsolete entries that it saw before an instant that has passed, and
+// notes those that are there now. A view that began after the entry was made does not name the
+// layer; so no clock decides. The first sweep only notes, unless this process is alone.
+func (s *Store) sweepDeparted(ctx context.Context, swept *Swept) (failures []error) {
+	d := &s.departed
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for {
+		if d.horizon == nil {
+			if err := s.noteDeparted(ctx); err != nil {
+				return append(failures, err)
+			}
+		}
+		if len(d.rows) == 0 {
+			d.horizon = nil
+			return failures
+		}
+		passed, err := d.horizon.Passed(ctx)
+		if err != nil {
+			return append(failures, err)
+		}
+		if !passed {
+			swept.WaitingCount += len(d.rows)
+			return failures
+		}
+		before := *swept
+		for _, pools := range []bool{true, false} {
+			for _, row := range d.rows {
+				if err := s.sweepRow(ctx, row, pools, swept); err != nil {
+					failures = append(failures, err)
+					if ctx.Err() != nil || len(failures) == sweepFailuresMax {
+						return failures
+					}
+				}
+			}
+		}
+		d.horizon, d.rows = nil, nil
+		if swept.WaitingCount > before.WaitingCount || len(failures) > 0 {
+			return failures // the rest waits for a view of this process, or stays
+		}
+	}
+}
+
+// noteDeparted remembers the obsolete entries, and the instant after they were read.
+func (s *Store) noteDeparted(ctx context.Context) error {
+	d := &s.departed
+	d.rows = nil
+	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{
+		Start: []byte{tableObsolete}, End: []byte{tableObsolete + 1}, Limit: departedMax,
+	}) {
+		if err != nil {
+			return err
+		}
+		d.rows = append(d.rows, bytes.Clone(pair.Key))
+	}
+	if len(d.rows) == 0 {
+		return nil
+	}
+	var err error
+	d.horizon, err = s.options.Horizon(ctx)
+	return err
 }
 
 func (s *Store) sweepRow(ctx context.Context, row []byte, pools bool, swept *Swept) error {

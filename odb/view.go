@@ -19,9 +19,9 @@ import (
 // committed to its last hot layer since. It pins its layers: readable objects stay readable until
 // Close. A view of [Quarantine.View] also reads quarantined objects.
 //
-// The pins of one process do not hold the sweep of another. When that has removed a segment, Has,
-// Stat, Read, Open, Graph and Resolve go on with the layers of the present manifest, and other
-// reads fail with [ErrGone].
+// The sweep of another process waits for the view while it knows this process; see [Epochs]. When
+// it has removed a layer, Has, Stat, Read, Open, Graph and Resolve go on with the layers of the
+// present manifest, and other reads fail with [ErrGone].
 type View struct {
 	store    *Store
 	pool     PoolID
@@ -35,6 +35,7 @@ type View struct {
 	own        *privateCache           // see Aside; nil: the common one
 	limit      func(bytes int64) error // see Limit; nil: none
 	renews     bool                    // of all that a stored manifest names; see renewed
+	epoch      uint64                  // in which it began
 	renewal    renewal                 // unless asking is set
 	closed     atomic.Bool
 }
@@ -150,14 +151,29 @@ const tailsMax = 16
 
 // newView pins the layers of m. Lookups try segments first, the newest of them first, since an
 // index lookup costs a tenth of one in the key-value store; then the hot layers.
+//
+// The view begins now: the caller confirms that m is the manifest still. Views that are made of
+// others begin with these; see [View.over].
 func (s *Store) newView(pool PoolID, m manifest) *View {
+	return s.newViewSince(s.options.Epochs.begin(), pool, m)
+}
+
+// over returns a view of layers that v has pinned, or that nobody else knows yet. v is open.
+func (v *View) over(m manifest) *View {
+	return v.store.newViewSince(v.store.options.Epochs.share(v.Asking().epoch), v.pool, m)
+}
+
+// newViewSince is newView in an epoch that counts the view already.
+func (s *Store) newViewSince(epoch uint64, pool PoolID, m manifest) *View {
 	s.traffic.Begin()
-	v := &View{store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), borrowing: newBorrowing(&m)}
+	v := &View{
+		store: s, pool: pool, manifest: m, layers: make([]layer, 0, len(m.layers)), borrowing: newBorrowing(&m), epoch: epoch,
+	}
 	open, _ := m.hot()
 	for _, kind := range []segment.LayerKind{segment.KindSegment, segment.KindHot} {
 		for _, l := range slices.Backward(m.layers) {
 			if l.kind == kind {
-				v.layers = append(v.layers, s.layers.pin(l, l.id != open))
+				v.layers = append(v.layers, s.layers.pin(l, l.id != open, epoch))
 			}
 		}
 	}
@@ -167,7 +183,7 @@ func (s *Store) newView(pool PoolID, m manifest) *View {
 // Share returns another view of the layers of v, which is not a quarantine's, with a Close of its
 // own. The caller has not closed v.
 func (v *View) Share() *View {
-	shared := v.store.newView(v.pool, v.manifest).For(v.owner)
+	shared := v.over(v.manifest).For(v.owner)
 	shared.renews = v.Asking().renews
 	return shared
 }
@@ -184,6 +200,7 @@ func (v *View) Close() error {
 	for _, l := range v.layers {
 		v.store.layers.unpin(l)
 	}
+	v.store.options.Epochs.end(v.epoch)
 	if v.own == nil {
 		v.store.traffic.End()
 	}
@@ -374,6 +391,14 @@ func (v *View) hotLayers() (layers []*hotLayer) {
 
 // storedLayers returns the layers of the manifest, without those of a quarantine.
 func (v *View) storedLayers() []layer { return v.layerLists()[1] }
+
+// currentBase returns another view of the stored layers that v reads now.
+func (v *View) currentBase() *View {
+	if v.quarantine != nil {
+		v = v.quarantine.stored()
+	}
+	return v.over(v.manifest)
+}
 
 func (v *View) currentManifest() manifest {
 	if v.quarantine != nil {

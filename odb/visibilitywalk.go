@@ -57,7 +57,7 @@ func (s *Store) walkVisibility(
 		tell(set, err)
 		return nil, err
 	}
-	v := s.newView(pool, part).Aside()
+	v := all.over(part).Aside()
 	defer v.Close()
 	s.visibility.walks.Add(1)
 	set, err := v.Linked().visible(ctx, of)

@@ -12,6 +12,7 @@
 //	duty     duties of this server, their beginning and end
 //	rows     the stored rows
 //	list     the servers as operators see them
+//	horizon  instants after which all views of the other servers began
 //
 // Ownership of a duty saves work and guards nothing: what a duty writes holds by the preconditions
 // of its own batches.
@@ -42,11 +43,34 @@ type Config struct {
 	// Departed is called when another server has gone, whether it said so or not. It must not block.
 	// It is called for the servers that were there when this one joined, and for later ones.
 	Departed func()
+	// Views are those of this server; nil: there are none.
+	Views Views
 	// Beat is the time between two renewals of the row, 3 s. Patience is how long the row of another
 	// server may stand still, 15 s; every server must have the same.
 	Beat, Patience time.Duration
 	Logger         *slog.Logger
 }
+
+// Views counts the open views of the store's layers in this server by epoch, which is the number of
+// the last beat that the others may know: *odb.Epochs is one. Its methods do not block.
+type Views interface {
+	// Enter begins an epoch above all former ones, Advance a later one. The others may remove this
+	// server from until on.
+	Enter(epoch uint64, until time.Time)
+	Advance(epoch uint64, until time.Time)
+	// Lapse is called when the others have removed this server, or it leaves.
+	Lapse()
+	// Oldest returns the epoch of the oldest open view, and the present one if there is none.
+	Oldest() uint64
+}
+
+// noViews are the views of a server without any.
+type noViews struct{ epoch uint64 }
+
+func (v *noViews) Enter(epoch uint64, _ time.Time)   { v.epoch = epoch }
+func (v *noViews) Advance(epoch uint64, _ time.Time) { v.epoch = epoch }
+func (v *noViews) Lapse()                            {}
+func (v *noViews) Oldest() uint64                    { return v.epoch }
 
 // Duty is work that one server does for all. Names are those of docs/formats.md, and equal on all
 // servers.
@@ -71,6 +95,7 @@ type Member struct {
 
 	// The fields below belong to the goroutine that beats.
 	row  []byte                // the last one that was sent, nil when it was removed
+	beat uint64                // its number, or the last one before
 	sent time.Time             // when the renewal began that sent it
 	seen map[serverID]sighting // of the other servers
 	term *term
@@ -86,6 +111,9 @@ type sighting struct {
 func Join(ctx context.Context, c Config) (*Member, error) {
 	c.Beat = cmp.Or(c.Beat, 3*time.Second)
 	c.Patience = cmp.Or(c.Patience, 15*time.Second)
+	if c.Views == nil {
+		c.Views = new(noViews)
+	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Departed == nil {
 		c.Departed = func() {}
@@ -108,6 +136,7 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 func (m *Member) Leave(ctx context.Context) error {
 	m.cancel()
 	m.ended.Wait()
+	m.Views.Lapse()
 	rows, err := readRows(ctx, m.Keys)
 	if err != nil {
 		return fmt.Errorf("leave the servers of the store: %w", err)
@@ -153,12 +182,14 @@ func (m *Member) Silent() bool { return m.Age() >= m.fence() }
 // that renewal later than it began, lose their patience.
 func (m *Member) fence() time.Duration { return m.Patience * 4 / 5 }
 
-// enter draws an id and stores the first row under it.
+// enter draws an id and stores the first row under it. Its number goes on from that of the row
+// before, since the epochs of views do.
 func (m *Member) enter(ctx context.Context) error {
 	var id serverID
 	_, _ = rand.Read(id[:]) // does not fail
 	begun := time.Now()
-	row := m.encode(1)
+	m.beat++
+	row := m.encode(m.beat)
 	b := kv.NewBatch()
 	b.RequireAbsent(id.key())
 	b.Put(id.key(), row)
@@ -167,6 +198,7 @@ func (m *Member) enter(ctx context.Context) error {
 	}
 	m.row, m.sent = row, begun
 	m.term = newTerm(m, begun)
+	m.Views.Enter(m.beat, begun.Add(m.fence()))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.id, m.renewed = id, begun
@@ -175,7 +207,7 @@ func (m *Member) enter(ctx context.Context) error {
 
 // encode returns the row of a number.
 func (m *Member) encode(beat uint64) []byte {
-	row := serverRow{Beat: beat, URL: m.URL, Version: m.Version}
+	row := serverRow{Beat: beat, Oldest: m.Views.Oldest(), URL: m.URL, Version: m.Version}
 	for _, d := range m.Duties {
 		row.Duties = append(row.Duties, d.Name)
 	}
@@ -266,13 +298,13 @@ func (m *Member) renew(ctx context.Context, rows *storedRows, begun time.Time) e
 	if there && err != nil {
 		return err
 	}
-	if string(value) == string(m.row) {
-		m.stands(m.sent) // also if its answer was lost
+	if there && string(value) == string(m.row) {
+		m.stands(last.Beat, m.sent) // also if its answer was lost
 	}
 	next := m.encode(last.Beat + 1)
 	err = kv.ErrConflict
 	if there {
-		m.row, m.sent = next, begun
+		m.row, m.sent, m.beat = next, begun, last.Beat+1
 		b := kv.NewBatch()
 		b.Require(m.id.key(), value)
 		b.Put(m.id.key(), next)
@@ -281,19 +313,21 @@ func (m *Member) renew(ctx context.Context, rows *storedRows, begun time.Time) e
 	switch {
 	case errors.Is(err, kv.ErrConflict):
 		m.row = nil
+		m.Views.Lapse()
 		m.term.end()
 		return errRemoved
 	case err != nil:
 		return err
 	}
 	rows.servers[m.id] = next
-	m.stands(begun)
+	m.stands(m.beat, begun)
 	return nil
 }
 
-// stands notes that the others see a renewal that began at a time.
-func (m *Member) stands(begun time.Time) {
+// stands notes that the others see a renewal of a number that began at a time.
+func (m *Member) stands(beat uint64, begun time.Time) {
 	m.term.extend(begun)
+	m.Views.Advance(beat, begun.Add(m.fence()))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renewed = begun

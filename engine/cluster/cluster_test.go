@@ -116,8 +116,14 @@ type server struct {
 // join adds a server that takes duties. It takes a second to end one.
 func (w *world) join(name string, duties ...string) *server {
 	w.t.Helper()
+	return w.joinWith(name, nil, duties...)
+}
+
+// joinWith is join for a server with views.
+func (w *world) joinWith(name string, views cluster.Views, duties ...string) *server {
+	w.t.Helper()
 	s := &server{link: &link{Store: w.keys}}
-	config := cluster.Config{Keys: s.link, URL: "http://" + name, Version: "1", Departed: func() {
+	config := cluster.Config{Keys: s.link, Views: views, URL: "http://" + name, Version: "1", Departed: func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.departed[name]++

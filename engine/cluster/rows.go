@@ -30,7 +30,8 @@ func dutyKey(name string) []byte { return append([]byte{Table, kindDuty}, name..
 
 // serverRow is the row of a server.
 type serverRow struct {
-	Beat    uint64   `json:"beat"` // grows with every renewal
+	Beat    uint64   `json:"beat"`   // grows with every renewal
+	Oldest  uint64   `json:"oldest"` // the epoch of its oldest view, below beat
 	URL     string   `json:"url,omitempty"`
 	Version string   `json:"version,omitempty"`
 	Duties  []string `json:"duties,omitempty"` // that it does when they fall to it

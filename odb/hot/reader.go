@@ -23,6 +23,10 @@ type Reader struct {
 	Direct bool    // only the store is read
 	Aside  bool    // the reader is no reason to make a copy, unless the store is remote
 
+	// Stands is called after something was not found, unless it is nil. Its error says that the rows
+	// of the layer may have been deleted, and becomes that of the lookup.
+	Stands func(ctx context.Context) error
+
 	layer atomic.Pointer[Layer]  // see copied
 	told  map[object.ID]([]byte) // see Tell
 }
@@ -102,6 +106,14 @@ func (r *Reader) Value(ctx context.Context, id object.ID) ([]byte, State, error)
 	return value, stateOf(value), err
 }
 
+// absent is called where something was not found.
+func (r *Reader) absent(ctx context.Context) error {
+	if r.Stands == nil {
+		return nil
+	}
+	return r.Stands(ctx)
+}
+
 // Has reports whether the layer has an object. It may not know of one that was added since the
 // layer was copied.
 func (r *Reader) Has(ctx context.Context, id object.ID) (bool, error) {
@@ -109,7 +121,11 @@ func (r *Reader) Has(ctx context.Context, id object.ID) (bool, error) {
 		return value != nil, nil
 	}
 	if l := r.Layer(); l != nil {
-		if state, err := l.Has(ctx, id, r.Frozen); err != nil || state != NotCopied {
+		state, err := l.Has(ctx, id, r.Frozen)
+		if err == nil && (state == Absent || state == AbsentSoFar) {
+			err = r.absent(ctx)
+		}
+		if err != nil || state != NotCopied {
 			return state == Held, err
 		}
 	}
@@ -170,16 +186,21 @@ func (r *Reader) Filter(ctx context.Context, id object.ID) (bloom.Filter, error)
 }
 
 func (r *Reader) row(ctx context.Context, id object.ID) (Row, State, error) {
-	if l := r.Layer(); l != nil {
-		return l.Find(ctx, id, r.Frozen)
+	l := r.Layer()
+	if l == nil {
+		return Row{}, NotCopied, nil
 	}
-	return Row{}, NotCopied, nil
+	row, state, err := l.Find(ctx, id, r.Frozen)
+	if err == nil && state == Absent {
+		err = r.absent(ctx)
+	}
+	return row, state, err
 }
 
 func (r *Reader) get(ctx context.Context, key []byte) ([]byte, error) {
 	value, err := r.Keys.Get(ctx, key)
 	if errors.Is(err, kv.ErrNotFound) {
-		return nil, nil
+		return nil, r.absent(ctx)
 	}
 	return value, err
 }

@@ -22,6 +22,7 @@ var (
 	flagText    = regexp.MustCompile("--([a-z][a-z0-9-]*)")
 	gitFlag     = regexp.MustCompile("(?m)^git [a-z]+ --[a-z]+")
 	commandText = regexp.MustCompile("`packhorse( [a-z ]+)?`")
+	metricRow   = regexp.MustCompile("(?m)^\\| `packhorse_([a-z_]+)` \\| ([a-z]+) \\|")
 )
 
 // documented returns, by command and flag, the defaults in the tables of the page. A table belongs
@@ -123,6 +124,30 @@ func TestOperationsFlags(t *testing.T) {
 	}
 }
 
+// The page has every metric of shared stores with its type, and no other, in a table of its own.
+func TestOperationsSharedMetrics(t *testing.T) {
+	t.Parallel()
+	_, section, found := strings.Cut(readPage(t, operationsPage), "\n### Metrics of shared stores\n")
+	if !found {
+		t.Fatal("the page has no metrics of shared stores")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	told := make(map[string]string)
+	for _, row := range metricRow.FindAllStringSubmatch(section, -1) {
+		told[row[1]] = row[2]
+	}
+	shown := make(map[string]string)
+	for _, figure := range (&store{shared: &sharedStores{}}).sharedFigures() {
+		shown[figure.Name] = "gauge"
+		if figure.Counter {
+			shown[figure.Name] = "counter"
+		}
+	}
+	if !maps.Equal(told, shown) {
+		t.Errorf("the page tells of %v, and a server shows %v", told, shown)
+	}
+}
+
 // Pages for operators name no flag that does not exist.
 func TestPagesNameFlags(t *testing.T) {
 	t.Parallel()
@@ -134,7 +159,8 @@ func TestPagesNameFlags(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		operationsPage, "../../docs/webhooks.md", "../../docs/upstreams.md", "../../docs/backup.md", "../../docs/limits.md",
+		operationsPage, "../../docs/deployment.md", "../../docs/webhooks.md", "../../docs/upstreams.md",
+		"../../docs/backup.md", "../../docs/limits.md",
 	} {
 		page := gitFlag.ReplaceAllString(readPage(t, path), "")
 		for _, found := range flagText.FindAllStringSubmatch(page, -1) {

@@ -35,13 +35,13 @@ func (s *Store) DropPool(b *kv.Batch, pool PoolID) {
 // Sweep deletes obsolete layers and pools, those whose entry is at least grace old: files with
 // their registrations, and the key ranges of hot layers. A layer that another pool uses, or a view
 // of this process has pinned, stays until a later call. Where other processes share the store,
-// Sweep waits for their views instead of the grace; see [Options]. After a failure Sweep goes on
-// with the next entry, and returns the errors joined.
+// Sweep also waits for their views; see [Options]. After a failure Sweep goes on with the next
+// entry, and returns the errors joined.
 func (s *Store) Sweep(ctx context.Context, grace time.Duration) (Swept, error) {
 	var swept Swept
 	var failures []error
 	if s.options.Horizon != nil {
-		failures = s.sweepDeparted(ctx, &swept)
+		failures = s.sweepDeparted(ctx, grace, &swept)
 	} else {
 		// Pools first: without grace the same sweep can then delete their layers.
 		for _, pools := range []bool{true, false} {
@@ -60,8 +60,7 @@ const sweepFailuresMax = 100
 
 // sweep deletes the obsolete pools, or all other obsolete entries, and returns the failures.
 func (s *Store) sweep(ctx context.Context, grace time.Duration, pools bool, swept *Swept) (failures []error) {
-	end := segment.Obsolete{Time: s.options.Now().Add(-grace + time.Millisecond)}.Key(tableObsolete)
-	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{Start: []byte{tableObsolete}, End: end}) {
+	for pair, err := range s.keys.Scan(ctx, s.obsolete(grace)) {
 		if err != nil {
 			return append(failures, err)
 		}
@@ -93,14 +92,14 @@ const departedMax = 50_000
 
 // sweepDeparted deletes the obsolete entries that it saw before an instant that has passed, and
 // notes those that are there now. A view that began after the entry was made does not name the
-// layer; so no clock decides. The first sweep only notes, unless this process is alone.
-func (s *Store) sweepDeparted(ctx context.Context, swept *Swept) (failures []error) {
+// layer; so no clock decides what is read. The first sweep only notes, unless this process is alone.
+func (s *Store) sweepDeparted(ctx context.Context, grace time.Duration, swept *Swept) (failures []error) {
 	d := &s.departed
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
 		if d.horizon == nil {
-			if err := s.noteDeparted(ctx); err != nil {
+			if err := s.noteDeparted(ctx, grace); err != nil {
 				return append(failures, err)
 			}
 		}
@@ -135,12 +134,12 @@ func (s *Store) sweepDeparted(ctx context.Context, swept *Swept) (failures []err
 }
 
 // noteDeparted remembers the obsolete entries, and the instant after they were read.
-func (s *Store) noteDeparted(ctx context.Context) error {
+func (s *Store) noteDeparted(ctx context.Context, grace time.Duration) error {
 	d := &s.departed
 	d.rows = nil
-	for pair, err := range s.keys.Scan(ctx, kv.ScanOptions{
-		Start: []byte{tableObsolete}, End: []byte{tableObsolete + 1}, Limit: departedMax,
-	}) {
+	entries := s.obsolete(grace)
+	entries.Limit = departedMax
+	for pair, err := range s.keys.Scan(ctx, entries) {
 		if err != nil {
 			return err
 		}
@@ -152,6 +151,12 @@ func (s *Store) noteDeparted(ctx context.Context) error {
 	var err error
 	d.horizon, err = s.options.Horizon(ctx)
 	return err
+}
+
+// obsolete are the entries that are at least grace old.
+func (s *Store) obsolete(grace time.Duration) kv.ScanOptions {
+	end := segment.Obsolete{Time: s.options.Now().Add(-grace + time.Millisecond)}
+	return kv.ScanOptions{Start: []byte{tableObsolete}, End: end.Key(tableObsolete)}
 }
 
 func (s *Store) sweepRow(ctx context.Context, row []byte, pools bool, swept *Swept) error {

@@ -14,7 +14,7 @@ import (
 // gcCommand maintains a data folder now.
 type gcCommand struct {
 	Grace       time.Duration `help:"How long unreachable objects are kept." default:"336h"`
-	ReaderGrace time.Duration `help:"How long obsolete files are kept; not needed while no server runs." default:"0s"`
+	ReaderGrace time.Duration `help:"How long obsolete files are kept at least, for copies of the stores." default:"0s"`
 	Geometric   bool          `help:"Merge segments geometrically instead of into one for each repository."`
 	Anew        bool          `help:"Recompute all deltas: smaller results, much slower."`
 	Cores       int           `help:"Number of cores for the delta search." default:"2"`

@@ -12,7 +12,7 @@ import (
 type maintenanceFlags struct {
 	Off         bool          `help:"Turn off background maintenance; use packhorse gc instead."`
 	Grace       time.Duration `help:"How long unreachable objects are kept." default:"336h"`
-	ReaderGrace time.Duration `help:"How long obsolete files are kept." default:"1h"`
+	ReaderGrace time.Duration `help:"How long obsolete files are kept at least, for copies of the stores." default:"1h"`
 	JournalAge  time.Duration `help:"How long the journal of changes is kept; at least as long as unreachable objects." default:"2160h"`
 	HotCount    int           `help:"Objects in the hot tier of a repository before they are flushed to a segment." default:"5000"`
 	HotBytes    byteSize      `help:"Bytes in the hot tier of a repository before they are flushed to a segment." default:"16MiB"`

@@ -24,7 +24,7 @@ import (
 type Settings struct {
 	// Grace is the time that unreachable objects stay; 14 days.
 	Grace time.Duration
-	// ReaderGrace is the time that an unused layer stays, for readers in other processes; 1 hour.
+	// ReaderGrace is the time that an unused layer stays at least, for copies of the stores; 1 hour.
 	ReaderGrace time.Duration
 	// JournalAge is the time that the journal is kept, at least Grace; 90 days.
 	JournalAge time.Duration

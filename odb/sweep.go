@@ -92,7 +92,8 @@ const departedMax = 50_000
 
 // sweepDeparted deletes the obsolete entries that it saw before an instant that has passed, and
 // notes those that are there now. A view that began after the entry was made does not name the
-// layer; so no clock decides what is read. The first sweep only notes, unless this process is alone.
+// layer; so no clock decides what can be read. The first sweep only notes, unless this process is
+// alone.
 func (s *Store) sweepDeparted(ctx context.Context, grace time.Duration, swept *Swept) (failures []error) {
 	d := &s.departed
 	d.mu.Lock()

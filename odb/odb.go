@@ -169,6 +169,9 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 			Damaged: func(layer segment.LayerID, err error) { _ = s.damaged(layer, object.ZeroID, err) },
 		})
 	}
+	if rewinder, ok := keys.(kv.Rewinder); ok && s.copies != nil {
+		rewinder.OnRewind(s.copies.Clear)
+	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	s.env = &segment.Env{Files: files, Cache: cache, Damage: s.damage, Log: options.Logger}
 	s.layers = newLayerSet(s, options.OpenFileCountMax)

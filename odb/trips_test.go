@@ -164,6 +164,59 @@ func clonedCount(t *testing.T, v *odb.View, tip object.ID) int {
 	return int(binary.BigEndian.Uint32(packed.Bytes()[8:]))
 }
 
+// rewindable is a store that tells of a loss when it is told to.
+type rewindable struct {
+	kv.Store
+	rewound []func()
+}
+
+func (s *rewindable) OnRewind(call func()) { s.rewound = append(s.rewound, call) }
+
+// TestCopiesForgetWhatIsLost has a store lose what a copy of a hot layer holds: it is stored again
+// when it is written again.
+func TestCopiesForgetWhatIsLost(t *testing.T) {
+	t.Parallel()
+	h := odbtest.NewPool(t, odb.Options{})
+	keys := &rewindable{Store: h.Keys}
+	p := onKeys(h, keys, odb.Options{RemoteKeys: true})
+	defer func() { h.Must(p.Store.Close(context.Background())) }() //nolint:usetesting // it may be over
+	first := commitFiles(t, p, 0, 1, object.ZeroID)
+	rows := func() map[string][]byte {
+		all := make(map[string][]byte)
+		for pair, err := range h.Keys.Scan(t.Context(), kv.ScanOptions{}) {
+			h.Must(err)
+			all[string(pair.Key)] = bytes.Clone(pair.Value)
+		}
+		return all
+	}
+	before := rows()
+	second := commitFiles(t, p, 1, 1, first)
+	b := kv.NewBatch()
+	for key := range rows() {
+		if value, was := before[key]; was {
+			b.Put([]byte(key), value)
+		} else {
+			b.Delete([]byte(key))
+		}
+	}
+	_, err := h.Keys.Apply(t.Context(), b)
+	h.Must(err)
+	for _, call := range keys.rewound {
+		call()
+	}
+	if again := commitFiles(t, p, 1, 1, first); again != second {
+		t.Fatalf("%s, want %s", again, second)
+	}
+	plain := onKeys(h, h.Keys, odb.Options{})
+	defer func() { h.Must(plain.Store.Close(context.Background())) }() //nolint:usetesting // it may be over
+	v, err := plain.Store.View(t.Context(), p.ID)
+	h.Must(err)
+	defer func() { h.Must(v.Close()) }()
+	if count := clonedCount(t, v, second); count != 6 {
+		t.Errorf("the clone has %d objects", count)
+	}
+}
+
 // TestCopyIsKept writes to a layer of a near store that is copied: the copy gets what this process
 // writes, so that later clones read the store no more often than before.
 func TestCopyIsKept(t *testing.T) {

@@ -1,8 +1,6 @@
 package main_test
 
 import (
-	"net/url"
-	"strings"
 	"testing"
 
 	"packhorse/odb/file/s3/s3test"
@@ -18,7 +16,7 @@ func TestKillDatabase(t *testing.T) {
 	primary := postgrestest.Start(t)
 	standby := primary.Standby(t)
 	standby.Configure(t, "wal_retrieve_retry_interval = '50ms'") // until then the primary acknowledges nothing
-	stores := &sharedStores{keys: oneOf(t, primary.Database(t), primary, standby)}
+	stores := &sharedStores{keys: postgrestest.Hosts(primary.Database(t), primary, standby)}
 	stores.files, stores.env = s3test.Start(t).Place(t)
 	rounds := killRounds(t, 2)
 	k := newKilling(t, stores, 5, uint64(rounds))
@@ -37,19 +35,4 @@ func TestKillDatabase(t *testing.T) {
 	}, func() {})
 	k.look()
 	k.stop()
-}
-
-// oneOf returns the URL of a database that is on the cluster which takes writes.
-func oneOf(t *testing.T, database string, clusters ...*postgrestest.Cluster) string {
-	t.Helper()
-	var hosts []string
-	for _, c := range clusters {
-		parsed, err := url.Parse(c.URL(database))
-		if err != nil {
-			t.Fatal(err)
-		}
-		hosts = append(hosts, parsed.Query().Get("host"))
-	}
-	query := url.Values{"host": {strings.Join(hosts, ",")}, "target_session_attrs": {"read-write"}}
-	return "postgres://postgres@/" + database + "?" + query.Encode()
 }

@@ -63,6 +63,20 @@ func (c *Copies) Drop(id segment.LayerID) {
 	}
 }
 
+// Clear drops all copies, of which the store may have lost rows.
+func (c *Copies) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		id, l, ok := c.layers.Oldest()
+		if !ok {
+			return
+		}
+		c.layers.Remove(id)
+		l.evict()
+	}
+}
+
 // Bytes returns the memory that the copies hold.
 func (c *Copies) Bytes() int64 {
 	c.mu.Lock()

@@ -101,6 +101,14 @@ type Store interface {
 	Close() error
 }
 
+// Rewinder is a [Store] that can lose what it has shown, as a database that fails over to a standby
+// which lags behind. What was read before says nothing then about the present state.
+type Rewinder interface {
+	// OnRewind has call called when the store may have lost something, before any read returns of what
+	// is left. call does not block, and does not use the store.
+	OnRewind(call func())
+}
+
 // Snapshot is a view of a store at one instant. Its methods may be called concurrently. It can be
 // read for [SnapshotAgeMax]; then reading it fails with [ErrSnapshotExpired].
 type Snapshot interface {

@@ -252,8 +252,11 @@ func (s *settings) check() error {
 
 // check looks at a new connection.
 func (s *Store) check(ctx context.Context, conn *pgx.Conn) error {
-	_, err := s.ask(ctx, conn)
-	return err
+	found, err := s.ask(ctx, conn)
+	if err != nil || !found.isPostgreSQL() {
+		return err
+	}
+	return s.noteHistory(ctx, conn)
 }
 
 // checkWriter looks at a new connection and gives it a fence.

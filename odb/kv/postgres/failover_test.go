@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -51,6 +52,40 @@ func TestFailover(t *testing.T) {
 	group.Wait()
 	if found := count(t, store, "step/"); found != writers*steps {
 		t.Errorf("%d steps, want %d", found, writers*steps)
+	}
+}
+
+// TestRewind promotes a standby that lacks the last commits: who asked for it is told before a read
+// shows that they are gone. A crash of a server that comes back tells nobody.
+func TestRewind(t *testing.T) {
+	t.Parallel()
+	primary := postgrestest.Start(t)
+	database := primary.Database(t)
+	standby := primary.Standby(t)
+	store := openHere(t, postgres.Options{URL: postgrestest.Hosts(database, primary, standby)})
+	var told atomic.Int32
+	store.OnRewind(func() { told.Add(1) })
+	apply(t, store, batchOf("1", "kept"))
+	primary.Crash(t)
+	primary.Restart(t)
+	apply(t, store, batchOf("1", "kept too"))
+	if told.Load() != 0 {
+		t.Error("told of a crash")
+	}
+	standby.Crash(t)
+	primary.Configure(t, "synchronous_standby_names = ''")
+	apply(t, store, batchOf("1", "lost"))
+	primary.Crash(t)
+	standby.Restart(t)
+	standby.Promote(t)
+	if _, err := store.Get(t.Context(), []byte("lost")); !errors.Is(err, kv.ErrNotFound) {
+		t.Errorf("what is lost: %v", err)
+	}
+	if told.Load() != 1 {
+		t.Errorf("told %d times", told.Load())
+	}
+	if _, err := store.Get(t.Context(), []byte("kept too")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -95,6 +95,7 @@ type Store struct {
 	life   sync.RWMutex
 	closed atomic.Bool // set under life
 
+	history   history
 	turns     turns
 	snapshots snapshotSet
 	running   sync.WaitGroup // the housekeeper

@@ -15,9 +15,8 @@ import (
 
 // The tables of this package: the first byte of every key.
 const (
-	tableScrub   = 'x' // the repository that the scrubber is at
-	tableStoreID = 'I' // the id of the store
-	tableRound   = 'y' // when the last round of maintenance began
+	tableScrub = 'x' // the repository that the scrubber is at
+	tableRound = 'y' // when the last round of maintenance began
 )
 
 // record is a repository as it is stored in the catalog. Only its name and its default branch

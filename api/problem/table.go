@@ -16,6 +16,7 @@ import (
 	"packhorse/engine/credential"
 	"packhorse/engine/diff"
 	"packhorse/engine/grep"
+	"packhorse/engine/identity"
 	"packhorse/engine/merge"
 	"packhorse/engine/notes"
 	"packhorse/engine/outbound"
@@ -131,6 +132,8 @@ var table = []row{
 	{kind: backup.ErrStoreDamaged, status: http.StatusInternalServerError, message: internal}, // no request backs up
 	{kind: backup.ErrStranger, status: http.StatusInternalServerError, message: internal},
 	{kind: backup.ErrIncomplete, status: http.StatusInternalServerError, message: internal},
+	{kind: identity.ErrUnfinished, status: http.StatusInternalServerError, message: internal}, // no server opens the store
+	{kind: identity.ErrMoved, status: http.StatusInternalServerError, message: internal},
 	{kind: signature.ErrUnsigned, status: http.StatusForbidden},
 	{kind: signature.ErrInvalid, status: http.StatusForbidden},
 	{kind: signature.ErrKey, status: http.StatusInternalServerError, message: internal},

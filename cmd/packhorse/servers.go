@@ -13,6 +13,7 @@ import (
 
 	"packhorse/api"
 	"packhorse/engine"
+	"packhorse/engine/identity"
 	"packhorse/odb/file"
 	"packhorse/odb/file/cache"
 	"packhorse/odb/file/s3"
@@ -114,7 +115,7 @@ func claim(ctx context.Context, keys kv.Store, bucket *s3.Store) error {
 		return err
 	}
 	for {
-		known, err := engine.FilesPlace(ctx, keys)
+		known, err := identity.FilesPlace(ctx, keys)
 		if err != nil {
 			return err
 		}
@@ -125,7 +126,7 @@ func claim(ctx context.Context, keys kv.Store, bucket *s3.Store) error {
 		if known != "" {
 			return nil
 		}
-		err = engine.NoteFilesPlace(ctx, keys, place)
+		err = identity.NoteFilesPlace(ctx, keys, place)
 		if !errors.Is(err, kv.ErrConflict) { // another server was quicker: with the same bucket?
 			return err
 		}

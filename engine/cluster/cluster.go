@@ -81,6 +81,9 @@ type Duty struct {
 	Work func(ctx context.Context) error
 }
 
+// patience is how long the row of a server may stand still.
+const patience = 15 * time.Second
+
 // Member is this server among those that share the stores. Its methods may be called concurrently.
 type Member struct {
 	Config
@@ -110,7 +113,7 @@ type sighting struct {
 // Join adds this server and begins its beats, until [Member.Leave].
 func Join(ctx context.Context, c Config) (*Member, error) {
 	c.Beat = cmp.Or(c.Beat, 3*time.Second)
-	c.Patience = cmp.Or(c.Patience, 15*time.Second)
+	c.Patience = cmp.Or(c.Patience, patience)
 	if c.Views == nil {
 		c.Views = new(noViews)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"packhorse/odb/kv"
 )
@@ -41,4 +42,39 @@ func List(ctx context.Context, keys kv.Reader) ([]Server, error) {
 	}
 	slices.SortFunc(servers, func(a, b Server) int { return cmp.Or(cmp.Compare(a.URL, b.URL), cmp.Compare(a.ID, b.ID)) })
 	return servers, nil
+}
+
+// Renewed returns the servers among now whose rows are not those of before.
+func Renewed(before, now []Server) []Server {
+	beats := make(map[string]uint64, len(before))
+	for _, server := range before {
+		beats[server.ID] = server.Beat
+	}
+	return slices.DeleteFunc(slices.Clone(now), func(server Server) bool {
+		beat, known := beats[server.ID]
+		return known && beat == server.Beat
+	})
+}
+
+// watchEvery is the time between two looks at the rows of servers.
+const watchEvery = 500 * time.Millisecond
+
+// Watch returns the servers that renew their rows while it watches, as soon as it sees one, and
+// otherwise those that are silent. It watches for as long as servers have patience with each other,
+// or for a time that is given, unless no server has a row.
+func Watch(ctx context.Context, keys kv.Reader, most time.Duration) (live, silent []Server, err error) {
+	begun := time.Now()
+	first, err := List(ctx, keys)
+	for now := first; err == nil; now, err = List(ctx, keys) {
+		live = Renewed(first, now)
+		if len(live) > 0 || len(now) == 0 || time.Since(begun) >= cmp.Or(most, patience) {
+			return live, now, nil
+		}
+		select {
+		case <-time.After(watchEvery):
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+	}
+	return nil, nil, err
 }

@@ -64,6 +64,10 @@ func (h *Host) begin(ctx context.Context, c *Config) (err error) {
 			Keys: h.keys, URL: c.Sharing.URL, Version: c.Version, Duties: duties, Departed: h.departed,
 			Views: c.Objects.Epochs, Beat: c.Sharing.Beat, Patience: c.Sharing.Patience, Logger: h.log,
 		})
+		if err == nil {
+			// A migration that began before the row of this server was there has not seen the server.
+			_, err = StoreID(ctx, h.keys)
+		}
 		return err
 	}
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))

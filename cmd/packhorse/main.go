@@ -37,6 +37,7 @@ type commandLine struct {
 	GC         gcCommand         `cmd:"" name:"gc" help:"Maintain every repository now, through the running server or in a stopped server's folder."`
 	Backup     backupCommand     `cmd:"" help:"Make, list, check and remove backups."`
 	Restore    restoreCommand    `cmd:"" help:"Restore a backup into a new data folder."`
+	Migrate    migrateCommand    `cmd:"" help:"Move the repositories of a stopped server's folder to a database and a bucket that several servers share, or back."`
 	Fsck       fsckCommand       `cmd:"" help:"Check every repository and object, through the running server or in a stopped server's folder."`
 	Webhooks   webhooksCommand   `cmd:"" help:"Inspect and retry undelivered events."`
 	Cluster    clusterCommand    `cmd:"" help:"List the servers that share a database, and the duties of each."`

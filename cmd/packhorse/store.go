@@ -130,7 +130,7 @@ func openStore(
 	s := &store{damage: func() error { return nil }}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close(ctx))
+			err = errors.Join(nameStore(dir, flags.sharedFlags, err), s.close(ctx))
 		}
 	}()
 	if s.space, err = space.Open(dir, space.Options{MinBytes: int64(flags.MinFree), Logger: logger}); err != nil {

@@ -140,6 +140,9 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	return s, nil
 }
 
+// String names the hosts and the database, without secrets.
+func (s *Store) String() string { return s.place }
+
 // WaitDurable implements kv.Store. What is visible is durable.
 func (s *Store) WaitDurable(ctx context.Context, _ []byte) error { return s.alive(ctx) }
 

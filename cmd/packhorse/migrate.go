@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"packhorse/engine/identity"
+	"packhorse/engine/migrate"
+	"packhorse/odb/file"
+	"packhorse/odb/file/s3"
+	"packhorse/odb/kv"
+	"packhorse/odb/kv/postgres"
+)
+
+// migrateCommand moves repositories between a data folder and stores that several servers share.
+type migrateCommand struct {
+	Data  string `help:"Data folder to copy from; with --back the one to copy into, which is made if it does not exist." placeholder:"DIR" required:"" type:"path"`
+	Keys  string `help:"PostgreSQL database of keys and small objects: postgres://USER@HOST/DATABASE." placeholder:"URL" required:"" env:"PACKHORSE_KEYS"`
+	Files string `help:"Bucket of the files: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true." placeholder:"URL" required:"" env:"PACKHORSE_FILES"`
+	Back  bool   `help:"Copy from the database and the bucket into the data folder."`
+
+	logFlags
+}
+
+// migrateMemory is the memory of the key-value store in the folder.
+const migrateMemory = 128 * mib
+
+// Run copies, or goes on with an earlier run.
+func (c migrateCommand) Run(ctx context.Context, to streams) (err error) {
+	logger := c.logger(to.errOut)
+	var opened closers
+	defer func() { err = errors.Join(err, opened.close()) }()
+	if err := c.checkFolder(); err != nil {
+		return err
+	}
+	shared, err := c.openShared(ctx, &opened, logger)
+	if err != nil {
+		return err
+	}
+	folder, err := c.openFolder(&opened, logger)
+	if err != nil {
+		return err
+	}
+	source, target := folder, shared
+	if c.Back {
+		source, target = shared, folder
+	}
+	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
+	defer printer.clear()
+	tell := progress(&lineWriter{line: printer.print})
+	report, err := migrate.Run(ctx, source, target, migrate.Options{Progress: func(r migrate.Report) {
+		tell("%s: %d files, %s, %s copied; %d rows, %s; %d rows verified", r.Phase, r.FileCount, bytesOf(r.FileBytes),
+			bytesOf(r.CopiedBytes), r.RowCount, bytesOf(r.RowBytes), r.VerifiedCount)
+	}})
+	if err != nil {
+		return err
+	}
+	return printer.print(fmt.Sprintf(
+		"moved to %s: %d files, %d bytes (%d files, %d bytes copied now); %d rows, %d bytes, equal in both by SHA-256 %x",
+		target.Place, report.FileCount, report.FileBytes, report.CopiedCount, report.CopiedBytes, report.RowCount,
+		report.RowBytes, report.Sum))
+}
+
+// closers are closed in the order opposite to that of their opening.
+type closers []func() error
+
+func (c *closers) add(closing func() error) { *c = append(*c, closing) }
+
+func (c *closers) close() error {
+	var errs []error
+	for _, closing := range slices.Backward(*c) {
+		errs = append(errs, closing())
+	}
+	return errors.Join(errs...)
+}
+
+// checkFolder returns an error if the data folder cannot be that of the migration.
+func (c migrateCommand) checkFolder() error {
+	_, err := os.Stat(filepath.Join(c.Data, keysFolder))
+	if !c.Back && err != nil { // opening would make a store
+		return fmt.Errorf("%s contains no store: %w", c.Data, err)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(checkRestored(c.Data), sharedFlags{}.check(c.Data), keepPrivate(c.Data, keysFolder, filesFolder))
+}
+
+// openFolder opens the stores in the data folder.
+func (c migrateCommand) openFolder(opened *closers, logger *slog.Logger) (migrate.Stores, error) {
+	keys, err := kv.OpenPebble(filepath.Join(c.Data, keysFolder),
+		kv.PebbleOptions{MemoryBytes: int64(migrateMemory), Logger: logger})
+	if errors.Is(err, kv.ErrLocked) {
+		return migrate.Stores{}, c.inUse()
+	}
+	if err != nil {
+		return migrate.Stores{}, err
+	}
+	opened.add(keys.Close)
+	files, err := file.OpenDir(filepath.Join(c.Data, filesFolder), file.DirOptions{})
+	if err != nil {
+		return migrate.Stores{}, err
+	}
+	opened.add(files.Close)
+	return migrate.Stores{Keys: keys, Files: files, Place: "folder " + c.Data}, nil
+}
+
+// openShared opens the database and the bucket. The spool of the latter lies in the data folder.
+func (c migrateCommand) openShared(ctx context.Context, opened *closers, logger *slog.Logger) (migrate.Stores, error) {
+	location, err := s3.ParseLocation(c.Files)
+	if err != nil {
+		return migrate.Stores{}, &usageError{"--files: " + err.Error()}
+	}
+	keys, err := postgres.Open(ctx, postgres.Options{URL: c.Keys, Logger: logger})
+	if err != nil {
+		return migrate.Stores{}, fmt.Errorf("--keys: %w", err)
+	}
+	opened.add(keys.Close)
+	spool := filepath.Join(c.Data, spoolFolder)
+	bucket, err := s3.Open(ctx, s3.Options{Location: location, Dir: spool, Log: logger})
+	if errors.Is(err, file.ErrLocked) {
+		return migrate.Stores{}, c.inUse()
+	}
+	if err != nil {
+		return migrate.Stores{}, fmt.Errorf("--files: %w", err)
+	}
+	opened.add(func() error { return errors.Join(bucket.Close(), os.RemoveAll(spool)) })
+	return migrate.Stores{
+		Keys: keys, Files: bucket, Place: fmt.Sprintf("database %s and bucket %s", keys, bucket),
+		Claim: func(ctx context.Context, id, place string) (string, error) {
+			if !c.Back {
+				if _, err := bucket.Probe(ctx); err != nil {
+					return "", fmt.Errorf("--files: %w", err)
+				}
+			}
+			place, err := bucket.Claim(ctx, id, place)
+			if err != nil {
+				err = fmt.Errorf("--files: %w", err)
+			}
+			return place, err
+		},
+	}, nil
+}
+
+func (c migrateCommand) inUse() error { return fmt.Errorf("%s %w: stop it first", c.Data, errInUse) }
+
+// nameStore adds to an error of stores that a migration has left unusable which of them they are.
+func nameStore(dir string, flags sharedFlags, err error) error {
+	if !errors.Is(err, identity.ErrMoved) && !errors.Is(err, identity.ErrUnfinished) {
+		return err
+	}
+	if flags.shared() {
+		dir = "the database of --keys"
+	}
+	return fmt.Errorf("%s cannot be opened: %w", dir, err)
+}

@@ -128,6 +128,8 @@ func (p *Pebble) encode(batch *Batch) (*pebble.Batch, error) {
 
 // applyPebble makes encoded visible.
 func (p *Pebble) applyPebble(encoded *pebble.Batch) error {
+	p.begun.Add(1)
+	defer p.ended.Add(1)
 	return p.recovered(func() error { return p.db.ApplyNoSyncWait(encoded, pebble.Sync) })
 }
 

@@ -73,6 +73,10 @@ type Pebble struct {
 	snapshots   snapshotSet
 	checkpoints atomic.Uint64 // were made
 
+	// begun and ended count the batches that go into Pebble, and those that are through: while they
+	// are equal, nothing becomes visible.
+	begun, ended atomic.Uint64
+
 	commits          atomic.Uint64
 	rested           atomic.Uint64
 	conflicts        atomic.Uint64

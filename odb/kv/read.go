@@ -17,14 +17,25 @@ func (s *ReadSet) Check() error {
 	return nil
 }
 
+// briefMax is the number of keys and ranges up to which a read is tried without a snapshot, which
+// costs as much as three keys: it takes the lock of Pebble twice and has it look for compactions.
+const briefMax = 64
+
 // Read implements Reader.
 func (p *Pebble) Read(ctx context.Context, set ReadSet) (Rows, error) {
 	if err := p.enter(ctx); err != nil {
 		return Rows{}, err
 	}
 	defer p.life.RUnlock()
-	if len(set.Keys)+len(set.Ranges) == 1 {
+	count := len(set.Keys) + len(set.Ranges)
+	if count == 1 {
 		return read(ctx, p.db, set) // one of them is one instant by itself
+	}
+	if ended := p.ended.Load(); count <= briefMax && p.begun.Load() == ended {
+		rows, err := read(ctx, p.db, set)
+		if err != nil || p.begun.Load() == ended { // nothing has changed in between
+			return rows, err
+		}
 	}
 	view := p.db.NewSnapshot()
 	rows, err := read(ctx, view, set)

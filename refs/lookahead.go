@@ -3,6 +3,7 @@ package refs
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"packhorse/odb/kv"
 )
@@ -10,29 +11,52 @@ import (
 // lookahead is rows of refs that a transaction or a snapshot has read together, before it asks for
 // them one by one.
 type lookahead struct {
-	names []string          // those of Change.Names
-	rows  map[string][]byte // by name; nil for "absent"
+	names  []string // those of Change.Names
+	values [][]byte // their rows; nil for "absent"
+	// rows are those of the names and of more, by name. It is nil while only few names are known.
+	rows map[string][]byte
 	// clear holds names below which there is no ref. It is nil until a ref of names is about to be
 	// created.
 	clear map[string]bool
 }
 
-// add takes what readKeys has returned for names.
-func (a *lookahead) add(names []string, values [][]byte) {
-	if len(names) == 0 {
-		return
+// newLookahead returns what was read for names.
+func newLookahead(names []string, values [][]byte) lookahead {
+	a := lookahead{names: names, values: values}
+	if len(names) > prefetchFew {
+		a.index()
 	}
+	return a
+}
+
+func (a *lookahead) index() {
 	if a.rows == nil {
-		a.names, a.rows = names, make(map[string][]byte, len(names))
+		a.rows = make(map[string][]byte, len(a.names))
+		a.add(a.names, a.values)
 	}
+}
+
+func (a *lookahead) add(names []string, values [][]byte) {
 	for i, name := range names {
 		a.rows[name] = values[i]
 	}
 }
 
+// row returns what was read for a name, and false if that was not read.
+func (a *lookahead) row(name string) ([]byte, bool) {
+	if a.rows != nil {
+		row, known := a.rows[name]
+		return row, known
+	}
+	if at := slices.Index(a.names, name); at >= 0 {
+		return a.values[at], true
+	}
+	return nil, false
+}
+
 // ref returns a ref that was read ahead. Errors: [ErrNotFound], errNotPrefetched.
 func (a *lookahead) ref(repo RepoID, name string) (Ref, error) {
-	row, known := a.rows[name]
+	row, known := a.row(name)
 	switch {
 	case !known:
 		return Ref{}, errNotPrefetched
@@ -44,13 +68,14 @@ func (a *lookahead) ref(repo RepoID, name string) (Ref, error) {
 
 // isPending reports whether survey is to be called before a ref of that name is created.
 func (a *lookahead) isPending(name string) bool {
-	_, known := a.rows[name]
+	_, known := a.row(name)
 	return known && a.clear == nil
 }
 
 // survey reads, for all names that do not exist, what they could conflict with. The first creation
 // of one of them calls it: a transaction that only moves refs has no use for it.
 func (a *lookahead) survey(ctx context.Context, reader kv.Reader, repo RepoID) error {
+	a.index()
 	var above, absent []string
 	asked := make(map[string]bool)
 	for _, name := range a.names {

@@ -108,6 +108,19 @@ func readKeys(ctx context.Context, reader kv.Reader, keys [][]byte) ([][]byte, e
 	return values, nil
 }
 
+// readRows returns the rows of a set that may have more keys than one read. The ranges and as many
+// of its first keys as fit are read at one instant.
+func readRows(ctx context.Context, reader kv.Reader, set kv.ReadSet) (kv.Rows, error) {
+	first := min(len(set.Keys), kv.ReadCountMax-len(set.Ranges))
+	rows, err := reader.Read(ctx, kv.ReadSet{Keys: set.Keys[:first], Ranges: set.Ranges})
+	if err != nil {
+		return kv.Rows{}, err
+	}
+	rest, err := readKeys(ctx, reader, set.Keys[first:])
+	rows.Values = append(rows.Values, rest...)
+	return rows, err
+}
+
 // refRange selects the rows of the refs with start <= name < end, and perhaps of others that share
 // the first bytes of a long start or end. An empty end reaches to the last one.
 func refRange(repo RepoID, start, end string) kv.ScanOptions {

@@ -42,12 +42,17 @@ type view struct {
 // to be looked up are read with the head, unless all refs are probably cached; names need not be
 // valid. Errors: [ErrRepositoryNotFound].
 func (s *Store) Snapshot(ctx context.Context, repo RepoID, names ...string) (*Snapshot, error) {
+	return s.SnapshotWith(ctx, repo, nil, names...)
+}
+
+// SnapshotWith is [Store.Snapshot] with other rows of the same instant, which are read together.
+func (s *Store) SnapshotWith(ctx context.Context, repo RepoID, ahead Ahead, names ...string) (*Snapshot, error) {
 	set, cached := s.cache.Get(repo)
 	if cached && !set.stale.Load() {
 		names = nil
 	}
-	names = names[:min(len(names), kv.ReadCountMax-1)] // what is read at one instant
-	found, err := s.begin(ctx, repo, &Change{Names: names}, time.Time{})
+	names = names[:min(len(names), kv.ReadCountMax-1-AheadMax)] // what is read at one instant
+	found, err := s.begin(ctx, repo, &Change{Names: names, Ahead: ahead}, time.Time{})
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,9 @@ type Change struct {
 	// not. They are read together, with the head; other names can be used as well, and are read one by
 	// one.
 	Names []string
+	// Ahead, if not nil, is asked for each try what prepare is going to read beside refs, up to
+	// [AheadMax] keys and ranges. It is read with the head, at the same instant.
+	Ahead Ahead
 
 	// Policy bounds the permitted changes.
 	Policy Policy
@@ -51,6 +54,13 @@ type Change struct {
 	// must not block.
 	Announced func()
 }
+
+// Ahead returns what is to be read with the head of a repository, and a function that takes what
+// was found. A repository that does not exist, and a replay, have no use for it.
+type Ahead func() (set kv.ReadSet, take func(rows kv.Rows))
+
+// AheadMax bounds the keys and ranges of an [Ahead].
+const AheadMax = 100
 
 // Move is a change of one ref that leaves it in place.
 type Move struct {
@@ -227,34 +237,56 @@ type begun struct {
 	ahead               lookahead
 }
 
-// begin reads the head, the receipt of the change in the buckets since a time, and the refs that
-// the change names.
+// begin reads the head, the receipt of the change in the buckets since a time, the refs that the
+// change names, and what it reads ahead.
 //
 // Errors: [ErrRepositoryNotFound], unless a receipt remains of the repository.
 func (s *Store) begin(ctx context.Context, repo RepoID, change *Change, since time.Time) (found begun, err error) {
-	if change.Receipt == nil && len(change.Names) == 0 {
+	if change.Receipt == nil && len(change.Names) == 0 && change.Ahead == nil {
 		found.head, err = s.head(ctx, repo)
 		return found, err
 	}
-	keys := [][]byte{headKey(repo)}
+	var set kv.ReadSet
+	take := func(kv.Rows) {}
+	if change.Ahead != nil {
+		set, take = change.Ahead()
+		if err := checkAhead(&set); err != nil {
+			return begun{}, err
+		}
+	}
+	keys := append(make([][]byte, 0, 1+len(set.Keys)+len(change.Names)), headKey(repo))
+	keys = append(keys, set.Keys...)
+	receipts := len(keys)
 	if change.Receipt != nil {
 		keys = append(keys, s.receiptKeys(change.Receipt, since)...)
 	}
 	refs := len(keys)
-	values, err := readKeys(ctx, s.kv, append(keys, refKeys(repo, change.Names)...))
+	for _, name := range change.Names {
+		keys = append(keys, refKey(repo, name))
+	}
+	rows, err := readRows(ctx, s.kv, kv.ReadSet{Keys: keys, Ranges: set.Ranges})
 	if err != nil {
 		return begun{}, fmt.Errorf("read head of %s: %w", repo, err)
 	}
-	if at := slices.IndexFunc(values[1:refs], isPresent); at >= 0 {
-		found.receiptKey, found.receipt = keys[1+at], values[1+at]
+	values := rows.Values
+	if at := slices.IndexFunc(values[receipts:refs], isPresent); at >= 0 {
+		found.receiptKey, found.receipt = keys[receipts+at], values[receipts+at]
 		return found, nil
 	}
 	if values[0] == nil {
 		return begun{}, ErrRepositoryNotFound
 	}
-	found.ahead.add(change.Names, values[refs:])
+	found.ahead = newLookahead(change.Names, values[refs:])
+	take(kv.Rows{Values: values[1:receipts], Pages: rows.Pages})
 	found.head, err = decodeHead(values[0])
 	return found, err
+}
+
+func checkAhead(set *kv.ReadSet) error {
+	if count := len(set.Keys) + len(set.Ranges); count > AheadMax {
+		return &kv.LimitError{What: "rows read ahead", Got: count, Max: AheadMax}
+	}
+	return nil
 }
 
 func isPresent(value []byte) bool { return value != nil }

@@ -267,6 +267,87 @@ func TestTripsOfUpdate(t *testing.T) {
 	})
 }
 
+// What a change reads ahead is read with the head, for each try anew.
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	keys, store, repo := openCounted(t, refs.Options{})
+	put := func(value string) {
+		b := kv.NewBatch()
+		b.Put([]byte("z1"), []byte(value))
+		b.Put([]byte("z2"), []byte(value))
+		if _, err := keys.Store.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a")
+	var got string
+	ahead := func() (kv.ReadSet, func(kv.Rows)) {
+		set := kv.ReadSet{
+			Keys:   [][]byte{[]byte("z1"), []byte("y")},
+			Ranges: []kv.ScanOptions{{Start: []byte("z2"), End: []byte("z3")}},
+		}
+		return set, func(rows kv.Rows) {
+			got += fmt.Sprintf("%s %t %s, ", rows.Values[0], rows.Values[1] == nil, rows.Pages[0].Pairs[0].Value)
+		}
+	}
+	take := func() string {
+		defer func() { got = "" }()
+		return got
+	}
+	other := refs.Open(keys.Store, refs.Options{})
+	raced := false
+	racing := func(ctx context.Context, tx *refs.Tx) error {
+		if !raced {
+			raced = true
+			put("b")
+			set(t, other, repo, "refs/heads/raced", 1)
+		}
+		return setter("refs/heads/a", 2)(ctx, tx)
+	}
+	keyed := refs.Change{Ahead: ahead, Receipt: receipt(repo, "k", ""), Names: []string{"refs/heads/a"}}
+	costs(t, keys, []tripStep{
+		{"a change", updates(t.Context(), store, repo, refs.Change{Ahead: ahead}, setter("refs/heads/a", 1)), "read h z y Z, apply", nil},
+		{"a race", updates(t.Context(), store, repo, keyed, racing), "read h z y i r Z, apply, read h z y i r Z, apply", nil},
+		{"a replay", updates(t.Context(), store, repo, keyed, nil), "read h z y i r Z", nil},
+	})
+	if got := take(); got != "a true a, a true a, b true b, " {
+		t.Errorf("read ahead: %s", got)
+	}
+
+	many := make([]string, 2000)
+	for i := range many {
+		many[i] = fmt.Sprintf("refs/heads/many/%d", i)
+	}
+	many[0] = "refs/heads/a"
+	snapshot, err := other.SnapshotWith(t.Context(), repo, ahead, many...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ref, err := snapshot.Lookup(t.Context(), "refs/heads/a"); err != nil || ref.ID != id(2) {
+		t.Errorf("%+v, %v", ref, err)
+	}
+	if _, err := snapshot.Lookup(t.Context(), many[1999]); !errors.Is(err, refs.ErrNotFound) {
+		t.Error(err)
+	}
+	if got := take(); got != "b true b, " {
+		t.Errorf("read ahead: %s", got)
+	}
+	if err := snapshot.Close(); err != nil {
+		t.Error(err)
+	}
+
+	_, err = store.SnapshotWith(t.Context(), refs.NewRepoID(), ahead)
+	if !errors.Is(err, refs.ErrRepositoryNotFound) || take() != "" {
+		t.Errorf("no repository: %v", err)
+	}
+	_, err = store.SnapshotWith(t.Context(), repo, func() (kv.ReadSet, func(kv.Rows)) {
+		return kv.ReadSet{Keys: make([][]byte, refs.AheadMax+1)}, nil
+	})
+	if !errors.Is(err, kv.ErrTooLarge) {
+		t.Errorf("too many rows: %v", err)
+	}
+}
+
 // Readers of refs ask for the head and for what they want, and for a view only when others write.
 func TestTripsOfSnapshot(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@
 //	hotlayer
 //	graph, pathfilters, hotfilter,   commit-graph rows and changed-path filters, wherever they lie
 //	changedpaths
-//	view, chain, spool, prefix,      reading: lookup, delta chains, scratch files for large objects
-//	aside, renewal, named
+//	view, opening, chain, spool,     reading: lookup, delta chains, scratch files for large objects
+//	prefix, aside, renewal, named
 //	stream, blocks, entry,           objects as streams, by range, and in their stored form
 //	packedentry
 //	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them visible

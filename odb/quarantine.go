@@ -40,6 +40,7 @@ type Quarantine struct {
 	// it before.
 	added   map[object.ID]hot.Row
 	addedTo uint64
+	ahead   *ahead // nil when Refresh and Stage are to read for themselves
 	// filters are the path filters of hot commits, nil for a commit without one, and filterBytes are
 	// the bytes of trees read for them.
 	filters     map[object.ID]bloom.Filter

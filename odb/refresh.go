@@ -1,18 +1,25 @@
 package odb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
 	"packhorse/odb/hot"
+	"packhorse/odb/kv"
 	"packhorse/pack/object"
 )
 
 // Refresh moves the quarantine to the present state of the pool, so that its view shows objects
 // committed meanwhile. It rescues pruned objects that quarantined objects need. It costs one read
-// when nothing has changed.
+// when nothing has changed, and none when [Quarantine.ReadAhead] has found that.
 func (q *Quarantine) Refresh(ctx context.Context) error {
+	if q.ahead != nil && !q.ahead.refreshed {
+		q.ahead.refreshed = true
+		return nil
+	}
+	q.ahead = nil
 	base := q.stored()
 	now, _, err := base.reread(ctx, nil)
 	if err != nil || now == nil {
@@ -36,6 +43,32 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 		return q.revive(ctx, base)
 	}
 	return nil
+}
+
+// ahead is what [Quarantine.ReadAhead] has found: the manifest was that of the quarantine.
+type ahead struct {
+	counts    [][]byte // the stored number of additions to the last hot layer, over remote keys
+	refreshed bool     // Refresh has relied on it
+}
+
+// ReadAhead returns what the next Refresh and the next Stage are going to read, and a function that
+// takes what was found: a caller reads it, at one instant, with what else a try begins with. If the
+// manifest has not changed since the last Refresh, neither of them reads it again. The batch of
+// Stage requires what was found.
+func (q *Quarantine) ReadAhead() (set kv.ReadSet, take func(rows kv.Rows)) {
+	q.ahead = nil
+	base := q.stored()
+	set = kv.ReadSet{Keys: [][]byte{manifestKey(base.pool)}}
+	if open, ok := base.manifest.hot(); ok && q.store.options.RemoteKeys {
+		set.Keys = append(set.Keys, hot.CountKey(open))
+	}
+	behind := base.behind(&set)
+	return set, func(rows kv.Rows) {
+		behind.take(rows.Pages)
+		if bytes.Equal(rows.Values[0], base.manifest.raw) {
+			q.ahead = &ahead{counts: rows.Values[1:]}
+		}
+	}
 }
 
 // rebase undeltifies quarantined deltas whose base was pruned. Their bases are still readable: the

@@ -3,6 +3,8 @@ package odb
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 
 	"packhorse/odb/file"
 	"packhorse/odb/hot"
@@ -14,10 +16,11 @@ import (
 )
 
 // Stage puts all quarantined objects into b, with the precondition that the pool's manifest is
-// still the one that Stage has read. It is called once for every attempt to commit, after
-// [Quarantine.Refresh], inside the transaction that also carries the precondition on the
-// repository's head. That precondition keeps another writer from adding an object that Stage found
-// absent; over remote keys b requires, too, that nothing was added to the pool's last hot layer.
+// still the one that Stage, or [Quarantine.ReadAhead] before it, has read. It is called once for
+// every attempt to commit, after [Quarantine.Refresh], inside the transaction that also carries the
+// precondition on the repository's head. That precondition keeps another writer from adding an
+// object that Stage found absent; over remote keys b requires, too, that nothing was added to the
+// pool's last hot layer.
 //
 // Errors: [ErrPruned] when objects were pruned since the last Refresh and connectivity must be
 // checked again, [ErrManyLayers].
@@ -30,7 +33,7 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	}
 	base := q.stored()
 	ask := &staging{order: q.hot.order}
-	now, values, err := q.store.confirm(ctx, q.store.newView(base.pool, base.manifest), ask.keys)
+	now, values, err := q.present(ctx, base, ask)
 	if err != nil {
 		return err
 	}
@@ -50,6 +53,27 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 		}
 	}
 	return q.stageSegments(b, raw, now)
+}
+
+// present returns a view of the pool as it is, or was when it was read ahead, and the values of
+// what ask wants to know.
+func (q *Quarantine) present(ctx context.Context, base *View, ask *staging) (*View, [][]byte, error) {
+	found := q.ahead
+	if q.ahead = nil; found == nil {
+		return q.store.confirm(ctx, q.store.newView(base.pool, base.manifest), ask.keys)
+	}
+	// base has had the layers pinned since before. What was asked later than the manifest and the
+	// number of additions is true of both, as long as the batch finds them unchanged.
+	now := base.over(base.manifest)
+	keys := ask.keys(now)
+	if len(keys) <= len(found.counts) {
+		return now, found.counts, nil
+	}
+	rows, err := q.store.keys.Read(ctx, kv.ReadSet{Keys: keys[len(found.counts):]})
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("read hot layers of pool %s: %w", base.pool, err), now.Close())
+	}
+	return now, slices.Concat(found.counts, rows.Values), nil
 }
 
 // stageHot adds the small objects that the pool does not have now to b.
@@ -94,8 +118,10 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *
 	return hot.Add(b, target, ask.before, ids)
 }
 
-// staging is what one Stage asks the store together with the manifest: whether hot layers have the
-// objects, and over remote keys the number of additions, as of which copies of the layers know it.
+// staging is what one Stage asks the store together with the manifest, where reads are dear:
+// whether hot layers have the objects, and the number of additions, as of which copies of the
+// layers know it. Elsewhere objects are looked up one by one: as long as manifest and head stay,
+// nothing is added or removed in between.
 type staging struct {
 	order  []object.ID // the objects
 	target *hotLayer   // takes writes
@@ -115,15 +141,16 @@ func (s *staging) keys(now *View) [][]byte {
 	if !ok || len(s.order) == 0 {
 		return nil
 	}
-	keys := make([][]byte, 0, 1+len(s.order))
-	if now.store.options.RemoteKeys {
-		keys = append(keys, hot.CountKey(open))
+	layers := now.hotLayers()
+	if at := slices.IndexFunc(layers, func(h *hotLayer) bool { return h.id == open }); at >= 0 {
+		s.target, s.copied = layers[at], layers[at].rows.IsCopied()
 	}
-	for _, h := range now.hotLayers() {
-		if h.id == open {
-			s.target, s.copied = h, h.rows.IsCopied()
-		}
-		if h.rows.IsCopied() && (h != s.target || now.store.options.RemoteKeys) {
+	if !now.store.options.RemoteKeys {
+		return nil
+	}
+	keys := append(make([][]byte, 0, 1+len(s.order)), hot.CountKey(open))
+	for _, h := range layers {
+		if h.rows.IsCopied() {
 			continue
 		}
 		for _, id := range s.order[:min(len(s.order), askedMax-len(s.asked))] {

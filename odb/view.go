@@ -46,32 +46,6 @@ type Info struct {
 	Size int64
 }
 
-// View returns a view of a pool. The caller closes it. Errors: [ErrNoPool], [ErrCorrupt].
-func (s *Store) View(ctx context.Context, pool PoolID) (*View, error) {
-	return s.ViewAt(ctx, s.keys, pool)
-}
-
-// ViewAt is [Store.View] with the manifest read from r, which may be a snapshot that refs were read
-// from, too. The snapshot need not outlive the call. If the manifest has changed since, the view is
-// of the new one, which has the same objects and more, unless some were pruned.
-func (s *Store) ViewAt(ctx context.Context, r kv.Reader, pool PoolID) (*View, error) {
-	m, known := s.known.Get(pool)
-	if !known {
-		var err error
-		if m, _, err = s.readManifest(ctx, r, pool); err != nil {
-			return nil, err
-		}
-	}
-	v, _, err := s.confirm(ctx, s.newView(pool, m), nil)
-	if err == nil && (!known || v.manifest.version != m.version) {
-		s.learn(pool, &m, &v.manifest)
-	}
-	if err == nil {
-		v.renews = true
-	}
-	return v, err
-}
-
 // learn remembers the manifest of a pool, and drops the copies of layers that the one before named
 // alone.
 func (s *Store) learn(pool PoolID, before, now *manifest) {
@@ -118,9 +92,7 @@ func (v *View) reread(ctx context.Context, keys [][]byte) (*manifest, [][]byte, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("read manifest of pool %s: %w", v.pool, err)
 	}
-	for i, advance := range behind {
-		advance(rows.Pages[i])
-	}
+	behind.take(rows.Pages)
 	switch raw := rows.Values[0]; {
 	case raw == nil:
 		v.store.known.Take(v.pool)
@@ -133,8 +105,17 @@ func (v *View) reread(ctx context.Context, keys [][]byte) (*manifest, [][]byte, 
 	}
 }
 
+// advances are what takes the pages of ranges that were read, in their order.
+type advances []func(kv.Page)
+
+func (a advances) take(pages []kv.Page) {
+	for i, advance := range a {
+		advance(pages[i])
+	}
+}
+
 // behind adds what the copies of the view's hot layers may lack to set, and returns who takes it.
-func (v *View) behind(set *kv.ReadSet) (advance []func(kv.Page)) {
+func (v *View) behind(set *kv.ReadSet) (advance advances) {
 	if !v.store.options.RemoteKeys {
 		return nil
 	}

@@ -21,7 +21,7 @@ func changeRefs[T any](
 	var outcome, none T
 	change := r.change(actor, cause, names...)
 	change.FastForward = r.storedForward
-	done, err := r.transact(ctx, actor, change,
+	done, err := r.transact(ctx, actor, change, nil,
 		func(ctx context.Context, tx *refs.Tx, now *Repository) error {
 			var err error
 			if outcome, err = prepare(ctx, tx, now); err != nil {

@@ -47,6 +47,9 @@ type CommitResult struct {
 	Unchanged bool `json:",omitempty"`
 }
 
+// stored is the stored name of the branch.
+func (t *CommitTarget) stored() string { return t.Namespace.Full("refs/heads/" + t.Branch) }
+
 // check validates the fields that can be judged without the repository.
 func (t *CommitTarget) check() error {
 	if _, err := t.Namespace.Branch(t.Branch); err != nil {
@@ -95,7 +98,7 @@ type lookuper interface {
 // Errors: [ErrNotFound] for a branch that does not exist and cannot be created; [ErrStale] when the
 // expectation fails.
 func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget) (parent, now object.ID, err error) {
-	ref, err := names.Lookup(ctx, t.Namespace.Full("refs/heads/"+t.Branch))
+	ref, err := names.Lookup(ctx, t.stored())
 	switch {
 	case err == nil:
 		return ref.ID, ref.ID, t.expect(t.Branch, ref.ID)
@@ -118,15 +121,32 @@ func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget
 	}
 }
 
-// expected returns the commit that a commit to the target would build on now. Where an idempotency
-// key may replay an earlier success, it leaves the refusal of a missing or unexpected tip to the
-// transaction.
-func (r *Repository) expected(ctx context.Context, actor *Actor, target *CommitTarget) (object.ID, error) {
-	names, err := r.visibleNames(ctx, target.Namespace.Full("refs/heads/"+target.Branch))
+// openTarget opens the objects for a write of the actor to the target, and returns the commit that
+// it would build on now. Where an idempotency key may replay an earlier success, it leaves the
+// refusal of a missing or unexpected tip to the transaction. The caller closes the view and
+// releases the actor's hold.
+func (r *Repository) openTarget(
+	ctx context.Context, actor *Actor, target *CommitTarget,
+) (parent object.ID, view *odb.View, err error) {
+	names, view, err := r.openVisible(ctx, target.stored())
 	if err != nil {
-		return object.ZeroID, err
+		return object.ZeroID, nil, err
 	}
 	defer names.Close()
+	if parent, err = r.expected(ctx, actor, names, target); err == nil {
+		err = r.hold(ctx, actor, view)
+	}
+	if err != nil {
+		return object.ZeroID, nil, errors.Join(err, view.Close())
+	}
+	return parent, view, nil
+}
+
+// expected returns the commit that a commit to the target would build on, with the refusals of
+// openTarget.
+func (r *Repository) expected(
+	ctx context.Context, actor *Actor, names *refs.Snapshot, target *CommitTarget,
+) (object.ID, error) {
 	parent, _, err := r.parent(ctx, names, target)
 	if err == nil || actor.Receipt != nil {
 		return parent, nil
@@ -169,10 +189,10 @@ func (r *Repository) commitTo(
 	build func(ctx context.Context, base object.ID) (object.ID, error),
 ) (CommitResult, error) {
 	var result CommitResult
-	full := t.Namespace.Full("refs/heads/" + t.Branch)
+	full := t.stored()
 	change := r.change(actor, cause, full)
 	change.FastForward = onTop
-	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, repo *Repository) error {
+	done, err := r.transact(ctx, actor, change, objects, func(ctx context.Context, tx *refs.Tx, repo *Repository) error {
 		parent, now, err := repo.parent(ctx, tx, t)
 		if err != nil {
 			return err

@@ -85,15 +85,11 @@ func (p *CommitPage) Close() error {
 // Errors: [ErrNotFound]; [ErrInvalid] for a name that is not of its kind, and for a cursor of
 // another listing.
 func (r *Repository) Commits(ctx context.Context, request CommitsRequest) (*CommitPage, error) {
-	names, err := r.names(ctx)
+	names, view, err := r.open(ctx, r.likely(request.From)...)
 	if err != nil {
 		return nil, err
 	}
 	defer names.Close()
-	view, err := r.Objects(ctx)
-	if err != nil {
-		return nil, err
-	}
 	page, err := r.commits(ctx, names, view, request)
 	if err != nil {
 		return nil, errors.Join(err, view.Close())

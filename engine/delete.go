@@ -60,7 +60,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) 
 	}
 	change := repo.change(actor, "delete")
 	deleted := Deleted{ID: repo.record.ID}
-	done, err := repo.transact(ctx, actor, change, func(_ context.Context, tx *refs.Tx, _ *Repository) error {
+	done, err := repo.transact(ctx, actor, change, nil, func(_ context.Context, tx *refs.Tx, _ *Repository) error {
 		tx.Drop()
 		b := tx.Batch()
 		catalog.Remove(b, actor.Org, name, repo.record.Number, repo.record.ID)

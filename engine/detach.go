@@ -86,7 +86,7 @@ func (r *Repository) undoDetach(ctx context.Context, before upstream.State) erro
 
 // detach ends a detachment, if one has begun, in a transaction.
 func (r *Repository) detach(ctx context.Context, actor *Actor) (Detached, error) {
-	done, err := r.transact(ctx, actor, r.change(actor, "detach"),
+	done, err := r.transact(ctx, actor, r.change(actor, "detach"), nil,
 		func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
 			state, before, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
 			if errors.Is(err, upstream.ErrNoState) || err == nil && state.Phase != upstream.Detaching {

@@ -64,15 +64,12 @@ type Diff struct {
 func (r *Repository) CommitDiff(
 	ctx context.Context, request CommitDiffRequest, resources diff.Resources,
 ) (*Diff, error) {
-	names, err := r.names(ctx) // data read by ID alone must be durable, too
+	// Data that is read by ID alone must be durable, too.
+	names, view, err := r.open(ctx, r.likely(request.Commit, request.Base)...)
 	if err != nil {
 		return nil, err
 	}
 	defer names.Close()
-	view, err := r.Objects(ctx)
-	if err != nil {
-		return nil, err
-	}
 	d := &Diff{view: view}
 	before, after, err := d.resolveCommits(ctx, r, names, &request)
 	return r.startDiff(ctx, d, before, after, request.DiffOptions, resources, err)
@@ -126,28 +123,26 @@ func mergeBase(ctx context.Context, view *odb.View, a, b object.ID) (object.ID, 
 func (r *Repository) BranchDiff(
 	ctx context.Context, request BranchDiffRequest, resources diff.Resources,
 ) (*Diff, error) {
-	names, err := r.names(ctx)
+	branch := CommitName{Text: request.Branch, Namespace: request.Namespace, Field: "branch"}
+	base := CommitName{Text: request.Base, Namespace: request.BaseNamespace, Field: "base"}
+	names, view, err := r.open(ctx, r.likely(branch, base)...)
 	if err != nil {
 		return nil, err
 	}
 	defer names.Close()
-	view, err := r.Objects(ctx)
-	if err != nil {
-		return nil, err
-	}
 	d := &Diff{view: view}
-	before, after, err := d.resolveBranches(ctx, r, names, &request)
+	before, after, err := d.resolveBranches(ctx, r, names, branch, base)
 	return r.startDiff(ctx, d, before, after, request.DiffOptions, resources, err)
 }
 
 func (d *Diff) resolveBranches(
-	ctx context.Context, r *Repository, names lookuper, request *BranchDiffRequest,
+	ctx context.Context, r *Repository, names lookuper, of, against CommitName,
 ) (before, after object.ID, err error) {
-	branch, err := r.resolve(ctx, names, d.view, CommitName{Text: request.Branch, Namespace: request.Namespace, Field: "branch"})
+	branch, err := r.resolve(ctx, names, d.view, of)
 	if err != nil {
 		return before, after, err
 	}
-	base, err := r.resolve(ctx, names, d.view, CommitName{Text: request.Base, Namespace: request.BaseNamespace, Field: "base"})
+	base, err := r.resolve(ctx, names, d.view, against)
 	if err != nil {
 		return before, after, err
 	}

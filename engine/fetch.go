@@ -72,13 +72,9 @@ func (r *Repository) Fetch(ctx context.Context, request FetchRequest) (*Fetch, e
 	if request.Depth > 0 && (request.Since > 0 || len(request.Not) > 0) {
 		return nil, invalid("deepen and deepen-since (or deepen-not) cannot be used together")
 	}
-	names, err := r.names(ctx)
+	names, view, err := r.open(ctx)
 	if err != nil {
 		return nil, err
-	}
-	view, err := r.Objects(ctx)
-	if err != nil {
-		return nil, errors.Join(err, names.Close())
 	}
 	f := &Fetch{repo: r, request: request, filter: filter, view: view, names: names}
 	for _, find := range []func(context.Context) error{

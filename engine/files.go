@@ -229,15 +229,11 @@ func (r *Repository) at(ctx context.Context, ns refs.Namespace, ref string) (pos
 
 // atCommit is at for a name of any kind.
 func (r *Repository) atCommit(ctx context.Context, name CommitName) (position, error) {
-	names, err := r.names(ctx, r.likely(&name)...)
+	names, view, err := r.open(ctx, r.likely(name)...)
 	if err != nil {
 		return position{}, err
 	}
 	defer names.Close()
-	view, err := r.Objects(ctx)
-	if err != nil {
-		return position{}, err
-	}
 	found, err := r.resolve(ctx, names, view, name)
 	if err != nil {
 		return position{}, errors.Join(err, view.Close())

@@ -157,7 +157,7 @@ func (r *Repository) mergeOnce(
 	if planErr == nil && outcome.Kind == MergeForwarded {
 		planErr = verifyAhead(ctx, &change, refs.Move{Name: name, Before: outcome.Old, After: outcome.Commit})
 	}
-	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
+	done, err := r.transact(ctx, actor, change, objects, func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
 		if planErr != nil {
 			return planErr
 		}
@@ -256,7 +256,8 @@ func (r *Repository) relate(
 	ctx context.Context, view *odb.View, request *MergeRequest, pinned object.ID,
 ) (plan mergePlan, err error) {
 	o := &plan.outcome
-	names, err := r.names(ctx)
+	into := CommitName{Text: request.Target.Name, Namespace: request.Target.Namespace}
+	names, err := r.names(ctx, r.likely(request.Source, into)...)
 	if err != nil {
 		return plan, err
 	}
@@ -268,7 +269,6 @@ func (r *Repository) relate(
 		}
 		o.Source = found.Commit
 	}
-	into := CommitName{Text: request.Target.Name, Namespace: request.Target.Namespace}
 	target, err := into.branch(ctx, names, "branch")
 	if err != nil {
 		return plan, err

@@ -87,15 +87,11 @@ type Note struct {
 
 // Note returns the note of a commit. Errors: [ErrNotFound]; notes.ErrTooLarge, notes.ErrMalformed.
 func (r *Repository) Note(ctx context.Context, target NoteTarget) (Note, error) {
-	names, err := r.names(ctx)
+	names, view, err := r.open(ctx)
 	if err != nil {
 		return Note{}, err
 	}
 	defer names.Close()
-	view, err := r.Objects(ctx)
-	if err != nil {
-		return Note{}, err
-	}
 	defer view.Close()
 	about, err := r.noteObject(ctx, names, view, &target)
 	if err != nil {
@@ -256,7 +252,7 @@ func (r *Repository) changeNotes(
 	full := target.Namespace.Full(target.Ref)
 	change := r.change(actor, "note", full)
 	change.FastForward = onTop
-	done, err := r.transact(ctx, actor, change, func(ctx context.Context, tx *refs.Tx, now *Repository) error {
+	done, err := r.transact(ctx, actor, change, objects, func(ctx context.Context, tx *refs.Tx, now *Repository) error {
 		if err := objects.Refresh(ctx); err != nil {
 			return fmt.Errorf("refresh objects: %w", err)
 		}

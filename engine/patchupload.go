@@ -64,10 +64,7 @@ func (r *Repository) NewPatchUpload(ctx context.Context, actor Actor, request Pa
 		repo: r, actor: actor, request: request, meter: r.host.space.Meter(),
 		text: r.NewSpillBuffer(),
 	}
-	if _, err := r.expected(ctx, &actor, &request.Target); err != nil {
-		return nil, err
-	}
-	view, err := r.writable(ctx, &u.actor)
+	_, view, err := r.openTarget(ctx, &u.actor, &request.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +163,13 @@ func (u *PatchUpload) isBlank() bool {
 // rehearse applies the patch to the current tip, outside of the repository's turn. It leaves
 // failures to the transaction.
 func (u *PatchUpload) rehearse(ctx context.Context) {
-	parent, err := u.repo.expected(ctx, &u.actor, &u.request.Target)
+	target := &u.request.Target
+	names, err := u.repo.host.names.SnapshotWith(ctx, u.repo.record.ID, u.objects.ReadAhead, target.stored())
+	if err != nil {
+		return
+	}
+	defer names.Close()
+	parent, err := u.repo.expected(ctx, &u.actor, names, target)
 	if err != nil {
 		return
 	}

@@ -187,14 +187,15 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 		return nil, err
 	}
 	var dangling string
-	done, err := p.repo.transact(ctx, &p.actor, change, func(ctx context.Context, tx *refs.Tx, now *Repository) error {
+	apply := func(ctx context.Context, tx *refs.Tx, now *Repository) error {
 		var err error
 		if results, err = p.apply(ctx, tx, now); err != nil {
 			return err
 		}
 		dangling, err = p.settleDefault(ctx, tx, now)
 		return err
-	})
+	}
+	done, err := p.repo.transact(ctx, &p.actor, change, p.objects, apply)
 	if err != nil {
 		return nil, err
 	}

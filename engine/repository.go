@@ -54,22 +54,53 @@ func (r *Repository) Objects(ctx context.Context) (*odb.View, error) {
 	return v.For(r.record.Org), nil
 }
 
+// open is names and Objects, both as of one instant. The caller closes what it returns.
+func (r *Repository) open(ctx context.Context, likely ...string) (*refs.Snapshot, *odb.View, error) {
+	names, view, err := r.openVisible(ctx, likely...)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := r.waitDurable(ctx, names); err != nil {
+		return nil, nil, errors.Join(err, names.Close(), view.Close())
+	}
+	return names, view, nil
+}
+
+// openVisible is open for values that may not be durable yet.
+func (r *Repository) openVisible(ctx context.Context, likely ...string) (*refs.Snapshot, *odb.View, error) {
+	opening := r.host.objects.Opening(r.record.Pool)
+	names, err := r.host.names.SnapshotWith(ctx, r.record.ID, opening.ReadAhead, likely...)
+	if err != nil {
+		return nil, nil, errors.Join(r.gone(err), opening.Close())
+	}
+	view, err := opening.View(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open objects of repository %s: %w", r.record.ID, err), names.Close())
+	}
+	return names, view.For(r.record.Org), nil
+}
+
 // writable is Objects for a write of the actor: what quarantines over it hold is held of the
 // quotas. The caller closes the view and releases the actor's hold.
 func (r *Repository) writable(ctx context.Context, actor *Actor) (*odb.View, error) {
-	hold, err := r.host.quotas.Begin(ctx, r.counted())
-	if err != nil {
-		return nil, err
-	}
 	view, err := r.Objects(ctx)
 	if err != nil {
-		hold.Release()
 		return nil, err
 	}
-	if actor.hold = hold; hold != nil {
-		view.Limit(hold.Grow)
+	if err := r.hold(ctx, actor, view); err != nil {
+		return nil, errors.Join(err, view.Close())
 	}
 	return view, nil
+}
+
+// hold makes what quarantines over a view hold be held of the quotas. The caller releases the
+// actor's hold.
+func (r *Repository) hold(ctx context.Context, actor *Actor, view *odb.View) (err error) {
+	actor.hold, err = r.host.quotas.Begin(ctx, r.counted())
+	if err == nil && actor.hold != nil {
+		view.Limit(actor.hold.Grow)
+	}
+	return err
 }
 
 // heldMax is the size in bytes up to which a [file.SpillBuffer] of a request stays in memory.
@@ -94,10 +125,17 @@ func (r *Repository) names(ctx context.Context, likely ...string) (*refs.Snapsho
 	if err != nil {
 		return nil, err
 	}
-	if err := snapshot.WaitDurable(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for refs of repository %s: %w", r.record.ID, err), snapshot.Close())
+	if err := r.waitDurable(ctx, snapshot); err != nil {
+		return nil, errors.Join(err, snapshot.Close())
 	}
 	return snapshot, nil
+}
+
+func (r *Repository) waitDurable(ctx context.Context, names *refs.Snapshot) error {
+	if err := names.WaitDurable(ctx); err != nil {
+		return fmt.Errorf("wait for refs of repository %s: %w", r.record.ID, err)
+	}
+	return nil
 }
 
 // Sequence returns the repository's journal position.
@@ -143,15 +181,29 @@ func (r *Repository) change(actor *Actor, cause string, names ...string) refs.Ch
 }
 
 // transact runs a transaction of the actor on the repository, as [refs.Store.Update] does, which
-// lists the errors. prepare is given the repository as this try finds it. The first branch becomes
-// the default branch in the same batch.
+// lists the errors. prepare is given the repository as this try finds it; it may refresh objects,
+// which may be nil, and stage them. The first branch becomes the default branch in the same batch.
 func (r *Repository) transact(
-	ctx context.Context, actor *Actor, change refs.Change, prepare func(
+	ctx context.Context, actor *Actor, change refs.Change, objects *odb.Quarantine, prepare func(
 		ctx context.Context, tx *refs.Tx, now *Repository,
 	) error,
 ) (refs.Result, error) {
+	var stored []byte
+	change.Ahead = func() (kv.ReadSet, func(kv.Rows)) {
+		record := catalog.RecordKey(r.record.ID)
+		if objects == nil {
+			return kv.ReadSet{Keys: [][]byte{record}}, func(rows kv.Rows) { stored = rows.Values[0] }
+		}
+		set, take := objects.ReadAhead()
+		last := len(set.Keys)
+		set.Keys = append(set.Keys, record)
+		return set, func(rows kv.Rows) {
+			stored = rows.Values[last]
+			take(kv.Rows{Values: rows.Values[:last], Pages: rows.Pages})
+		}
+	}
 	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
-		now, err := r.guard(ctx, tx, actor)
+		now, err := r.guard(tx, actor, stored)
 		if err != nil {
 			return err
 		}
@@ -169,15 +221,12 @@ func (r *Repository) transact(
 	return done, r.gone(err)
 }
 
-// guard makes a transaction depend on the repository being there as it is now, which it returns,
-// and on room on the disk and the token being good to the last moment.
-func (r *Repository) guard(ctx context.Context, tx *refs.Tx, actor *Actor) (*Repository, error) {
-	stored, err := r.host.keys.Get(ctx, catalog.RecordKey(r.record.ID))
-	if errors.Is(err, kv.ErrNotFound) {
+// guard makes a transaction depend on the repository being there as its record says that was read
+// with the head, nil for none, and on room on the disk and the token being good to the last moment.
+// It returns the repository as it is there.
+func (r *Repository) guard(tx *refs.Tx, actor *Actor, stored []byte) (*Repository, error) {
+	if stored == nil {
 		return nil, notFound("repository %q not found", r.record.Name)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read record of repository %s: %w", r.record.ID, err)
 	}
 	tx.Batch().Require(catalog.RecordKey(r.record.ID), stored)
 	now := *r

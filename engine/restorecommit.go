@@ -24,16 +24,15 @@ type RestoreRequest struct {
 func (r *Repository) RestoreCommit(
 	ctx context.Context, actor Actor, request RestoreRequest,
 ) (result CommitResult, err error) {
-	names, err := r.names(ctx)
+	names, view, err := r.open(ctx, r.likely(request.Commit)...)
 	if err != nil {
 		return CommitResult{}, err
 	}
 	defer names.Close()
-	view, err := r.writable(ctx, &actor)
-	if err != nil {
+	defer view.Close()
+	if err := r.hold(ctx, &actor, view); err != nil {
 		return CommitResult{}, err
 	}
-	defer view.Close()
 	defer actor.hold.Release()
 	// The transaction reports a refusal: an idempotency key may replay an earlier success instead.
 	found, refusal := r.resolve(ctx, names, view, request.Commit)

@@ -100,15 +100,18 @@ func (n *CommitName) branch(ctx context.Context, names lookuper, what string) (R
 	return Revision{Name: n.Text, Ref: full, Commit: ref.ID}, nil
 }
 
-// likely returns the stored name of the branch that n probably means, if it can mean one.
-func (r *Repository) likely(n *CommitName) []string {
-	switch {
-	case n.Text == "" && n.Kind <= BranchName:
-		return []string{r.defaultRef(n.Namespace)}
-	case n.Kind <= BranchName && !isObjectName(n.Text):
-		return []string{n.Namespace.Full(branchPrefix + n.Text)}
+// likely returns the stored names of the branches that names probably mean, of those that can mean
+// one.
+func (r *Repository) likely(names ...CommitName) (stored []string) {
+	for _, n := range names {
+		switch {
+		case n.Text == "" && n.Kind <= BranchName:
+			stored = append(stored, r.defaultRef(n.Namespace))
+		case n.Kind <= BranchName && !isObjectName(n.Text):
+			stored = append(stored, n.Namespace.Full(branchPrefix+n.Text))
+		}
 	}
-	return nil
+	return stored
 }
 
 // resolveID finds the commit of an object ID, whole or the beginning of it. Names of refs are none.

@@ -70,14 +70,11 @@ func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadR
 	if err := u.arrange(); err != nil {
 		return nil, err
 	}
-	parent, err := r.expected(ctx, &actor, &request.Target)
+	parent, view, err := r.openTarget(ctx, &u.actor, &request.Target)
 	if err != nil {
 		return nil, err
 	}
-	u.view, err = r.writable(ctx, &u.actor)
-	if err != nil {
-		return nil, err
-	}
+	u.view = view
 	u.objects = u.view.NewQuarantine(ctx)
 	tree, err := treeOf(ctx, u.view.Linked(), parent)
 	if err == nil {

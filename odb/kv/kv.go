@@ -110,7 +110,8 @@ type Rewinder interface {
 }
 
 // Snapshot is a view of a store at one instant. Its methods may be called concurrently. It can be
-// read for [SnapshotAgeMax]; then reading it fails with [ErrSnapshotExpired].
+// read for [SnapshotAgeMax]; then reading it fails with [ErrSnapshotExpired]. A store that can have
+// few at a time may end one earlier that was not read for a while.
 type Snapshot interface {
 	Reader
 

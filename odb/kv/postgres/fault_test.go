@@ -199,6 +199,38 @@ func TestLostSnapshot(t *testing.T) {
 	}
 }
 
+// TestIdleSnapshot takes more snapshots than a store can have. Each takes the place of one that
+// nobody reads, and the one that is read stays.
+func TestIdleSnapshot(t *testing.T) {
+	t.Parallel()
+	store := openHere(t, postgres.Options{URL: postgrestest.Database(t), Conns: 6})
+	take := func() kv.Snapshot {
+		view, err := store.Snapshot(t.Context())
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		t.Cleanup(func() { _ = view.Close() })
+		return view
+	}
+	read, idle := take(), take()
+	for range 3 {
+		more := make(chan kv.Snapshot, 1)
+		go func() { more <- take() }()
+		for len(more) == 0 {
+			if _, err := read.Get(t.Context(), []byte("a")); !errors.Is(err, kv.ErrNotFound) {
+				t.Fatalf("the snapshot that is read: %v", err)
+			}
+		}
+		if _, err := idle.Get(t.Context(), []byte("a")); !errors.Is(err, kv.ErrSnapshotExpired) {
+			t.Errorf("the snapshot that nobody reads: %v", err)
+		}
+		if idle = <-more; idle == nil {
+			t.FailNow()
+		}
+	}
+}
+
 // TestCancelled cancels a caller whose batch is under way. It goes on, also when the answer is
 // lost: the caller hears what became of it.
 func TestCancelled(t *testing.T) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,11 +19,20 @@ import (
 type snapshot struct {
 	store *Store
 	timer *time.Timer
+	used  atomic.Int64 // when it was last read, in Unix nanoseconds; reading while it is read
 
 	mu   sync.Mutex    // guards the fields below, and the connection while it is read
 	conn *pgxpool.Conn // nil once the snapshot has ended
 	gone error         // why
 }
+
+const (
+	// reading is later than every time.
+	reading = math.MaxInt64
+	// idleLeast is how long nobody has read a snapshot that has to go for another one. Who reads one
+	// goes on within a few milliseconds; who holds one longer works for a client, or waits for it.
+	idleLeast = 250 * time.Millisecond
+)
 
 // snapshotSet is the open snapshots of a store.
 type snapshotSet struct {
@@ -31,20 +42,15 @@ type snapshotSet struct {
 }
 
 // Snapshot implements kv.Store. A snapshot has a connection to itself; at most a third of the
-// store's are given out so, and who comes then waits.
+// store's are given out so. Who comes then waits until one is closed, or takes the place of the one
+// that nobody has read for the longest time.
 func (s *Store) Snapshot(ctx context.Context) (kv.Snapshot, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.life.RUnlock()
-	timeout := time.NewTimer(s.snapshotAge + s.deadline)
-	defer timeout.Stop()
-	select {
-	case s.snapshots.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-timeout.C: // not all of them can have lived that long, unless the database is away
-		return nil, fmt.Errorf("%w: too many snapshots are open", kv.ErrUnavailable)
+	if err := s.takeSlot(ctx); err != nil {
+		return nil, err
 	}
 	conn, err := s.beginSnapshot(ctx)
 	if err != nil {
@@ -52,11 +58,37 @@ func (s *Store) Snapshot(ctx context.Context) (kv.Snapshot, error) {
 		return nil, err
 	}
 	view := &snapshot{store: s, conn: conn}
+	view.used.Store(time.Now().UnixNano())
 	s.snapshots.add(view)
 	view.mu.Lock()
 	view.timer = time.AfterFunc(s.snapshotAge, func() { view.end(kv.ErrSnapshotExpired) })
 	view.mu.Unlock()
 	return view, nil
+}
+
+// takeSlot waits for the place of a snapshot.
+func (s *Store) takeSlot(ctx context.Context) error {
+	select {
+	case s.snapshots.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	timeout := time.NewTimer(s.snapshotAge + s.deadline)
+	defer timeout.Stop()
+	look := time.NewTicker(idleLeast / 8)
+	defer look.Stop()
+	for {
+		select {
+		case s.snapshots.slots <- struct{}{}:
+			return nil
+		case <-look.C:
+			s.snapshots.endIdle()
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timeout.C: // not all of them can have lived that long, unless the database is away
+			return fmt.Errorf("%w: too many snapshots are open", kv.ErrUnavailable)
+		}
+	}
 }
 
 // beginSnapshot returns a connection with a transaction that sees this instant.
@@ -141,6 +173,8 @@ func (v *snapshot) run(ctx context.Context, work func(ctx context.Context, conn 
 	if v.conn == nil {
 		return v.gone
 	}
+	v.used.Store(reading)
+	defer func() { v.used.Store(time.Now().UnixNano()) }()
 	err := v.store.trip(v.conn.Conn(), func(conn *pgx.Conn) error { return work(context.WithoutCancel(ctx), conn) })
 	switch {
 	case err == nil:
@@ -192,6 +226,26 @@ func (t *snapshotSet) count() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int64(len(t.open))
+}
+
+// endIdle ends the snapshot that nobody has read for the longest time, if that is long enough.
+func (t *snapshotSet) endIdle() {
+	var idle *snapshot
+	t.mu.Lock()
+	for v := range t.open {
+		if idle == nil || v.used.Load() < idle.used.Load() {
+			idle = v
+		}
+	}
+	t.mu.Unlock()
+	if idle == nil {
+		return
+	}
+	idle.mu.Lock()
+	defer idle.mu.Unlock()
+	if time.Now().UnixNano()-idle.used.Load() >= int64(idleLeast) {
+		idle.endLocked(kv.ErrSnapshotExpired)
+	}
 }
 
 // endAll ends every open snapshot, waiting for the reads under way.

@@ -22,8 +22,12 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
+
+// noCheckpoints is why a backup needs the embedded stores.
+const noCheckpoints = "a database makes no checkpoints"
 
 // openBackups opens the folder of backups in fs.
 func openBackups(t *testing.T, fs vfs.FS) (dest *file.Dir, shut func()) {
@@ -73,6 +77,7 @@ var smallHot = engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 1
 // acknowledged before it, and everything in it is whole.
 func TestBackupInAStorm(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, noCheckpoints)
 	packs := pushes(t)
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), smallHot)
 	defer shut()
@@ -111,6 +116,7 @@ func TestBackupInAStorm(t *testing.T) {
 // prunes.
 func TestBackupIsIncremental(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, noCheckpoints)
 	ctx := context.Background()
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), smallHot)
 	defer shut()
@@ -187,6 +193,7 @@ func noise(seed byte, size int) []byte {
 // TestBackupDamaged damages each file of a backup in turn: restoring refuses and names it.
 func TestBackupDamaged(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, noCheckpoints)
 	ctx := context.Background()
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), smallHot)
 	defer shut()
@@ -280,6 +287,7 @@ func cut(t *testing.T, fs vfs.FS, name string) {
 // before can be restored all the same, and the next one is whole.
 func TestBackupInterrupted(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, noCheckpoints)
 	ctx := context.Background()
 	host, shut := enginetest.OpenOn(t, vfs.NewMem(), smallHot)
 	defer shut()
@@ -353,6 +361,7 @@ func TestBackupInterrupted(t *testing.T) {
 // TestBackupCancelled ends a backup in the middle.
 func TestBackupCancelled(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, noCheckpoints)
 	host := enginetest.Open(t)
 	enginetest.Create(t, host, "r")
 	dest, shutDest := openBackups(t, vfs.NewMem())

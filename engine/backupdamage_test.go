@@ -18,6 +18,7 @@ import (
 	"packhorse/engine/enginetest"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -53,6 +54,7 @@ type backedUp struct {
 
 func newBackedUp(t *testing.T, config engine.Config) *backedUp {
 	t.Helper()
+	odbtest.NeedsEmbedded(t, noCheckpoints)
 	config.Objects = smallHot.Objects
 	b := &backedUp{fs: vfs.NewMem(), to: vfs.NewMem(), config: config, tips: map[string]object.ID{}}
 	b.host, b.shut = enginetest.OpenOn(t, b.fs, config)

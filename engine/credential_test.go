@@ -15,6 +15,7 @@ import (
 	"packhorse/engine/credential"
 	"packhorse/engine/enginetest"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/refs"
 )
 
@@ -134,10 +135,7 @@ func TestCredentialIsSealed(t *testing.T) {
 	}
 	shut()
 
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := odbtest.OpenKeys(t, fs)
 	sum := sha256.Sum256(body)
 	batch := kv.NewBatch()
 	for pair, err := range keys.Scan(ctx, kv.ScanOptions{}) {

@@ -13,12 +13,14 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 )
 
 // TestFsckOfADamagedTable changes bits all over the tables of the key-value store. Fsck completes
 // and reports every repository that cannot be read, and the store reports a damaged table.
 func TestFsckOfADamagedTable(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it damages the tables of the keys")
 	fs := vfs.NewMem()
 	host, shut := enginetest.OpenOn(t, fs, engine.Config{})
 	const repositories = 6

@@ -20,7 +20,8 @@ import (
 )
 
 // TestSharedDuties has two hosts share stores, and makes commits on both while they come and go:
-// one of them sends each event, in order and once, whichever host made the commit.
+// one of them sends each event, in order, whichever host made the commit. A host that goes before
+// it has stored that an event was accepted leaves the event to the other one, which sends it again.
 func TestSharedDuties(t *testing.T) {
 	t.Parallel()
 	receiver := newHearing(t, nil)
@@ -28,13 +29,10 @@ func TestSharedDuties(t *testing.T) {
 	t.Cleanup(shut)
 	open := func() *engine.Host {
 		config := hooked(t, []string{"127.0.0.1"}, receiver.server.URL)
-		config.KV, config.Files = keys, files
 		config.Background = true
 		config.Scrub.BytesPerSecond = 1 << 30
 		config.Sharing = &engine.Sharing{URL: "http://server", Beat: 5 * time.Millisecond, Patience: time.Hour}
-		host, err := engine.Open(t.Context(), config)
-		must(t, err)
-		return host
+		return enginetest.OpenOver(t, keys, files, config)
 	}
 	hosts := []*engine.Host{open(), open()}
 	enginetest.Create(t, hosts[0], "r")
@@ -49,7 +47,7 @@ func TestSharedDuties(t *testing.T) {
 				want = append(want, done.New.String())
 			}
 		}
-		eventually(t, "every event is sent", func() bool { return len(receiver.heard()) >= len(want) })
+		eventually(t, "every event is sent", func() bool { return len(slices.Compact(receiver.heard())) >= len(want) })
 		var held []string
 		for _, host := range hosts {
 			held = append(held, host.Member().Held()...)
@@ -71,7 +69,7 @@ func TestSharedDuties(t *testing.T) {
 	for _, host := range hosts {
 		must(t, host.Close(context.Background()))
 	}
-	for i, event := range receiver.heard() {
+	for i, event := range slices.Compact(receiver.heard()) {
 		if i >= len(want) || !strings.HasSuffix(event, want[i]) {
 			t.Fatalf("event %d is %q of %q", i, event, want)
 		}

@@ -13,11 +13,13 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/refs"
 )
 
 func TestFsck(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it damages a file in its folder")
 	ctx := context.Background()
 	fs := vfs.NewMem()
 	// Everything large becomes a segment, whose file the test can damage.

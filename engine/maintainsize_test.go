@@ -12,8 +12,7 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
-	"packhorse/odb/file"
-	"packhorse/odb/file/filetest"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/packgen"
 )
 
@@ -78,10 +77,7 @@ func TestMaintainedSize(t *testing.T) {
 			theirs = n << 10
 		}
 	}
-	stored, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := odbtest.OpenFiles(t, fs)
 	var ours int64
 	for info, err := range stored.List(t.Context()) {
 		if err != nil {

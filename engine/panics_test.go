@@ -210,10 +210,7 @@ func openTrapped(t *testing.T, p *trap) (*engine.Host, *engine.Repository) {
 	t.Helper()
 	keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
 	t.Cleanup(shut)
-	host, err := engine.Open(context.Background(), engine.Config{KV: trappedKeys{keys, p}, Files: trappedFiles{files, p}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	host := enginetest.OpenOver(t, trappedKeys{keys, p}, trappedFiles{files, p}, engine.Config{})
 	t.Cleanup(func() {
 		if err := host.Close(context.Background()); err != nil {
 			t.Error(err)

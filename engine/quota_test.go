@@ -62,8 +62,8 @@ func newQuotaWorld(t *testing.T) *quotaWorld {
 func (w *quotaWorld) open() {
 	w.t.Helper()
 	keys, files, shutStores := odbtest.OpenStores(w.t, w.fs)
-	host, err := engine.Open(context.Background(), engine.Config{
-		KV: keys, Files: files, Now: func() time.Time { return time.Unix(1_700_000_000, 0) },
+	host := enginetest.OpenOver(w.t, keys, files, engine.Config{
+		Now: func() time.Time { return time.Unix(1_700_000_000, 0) },
 		Quotas: func(org string) quota.Limits {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -73,9 +73,6 @@ func (w *quotaWorld) open() {
 			return w.limits
 		},
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	w.host, w.keys, w.files = host, keys, files
 	w.shut = func() {
 		if err := host.Close(context.Background()); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
+	"packhorse/odb/odbtest"
 )
 
 // fast is a rate that does not slow a test down.
@@ -22,6 +23,7 @@ var fast = engine.ScrubOptions{BytesPerSecond: 1 << 40, Passes: 1}
 // a time: each is found in one pass.
 func TestScrubFindsFlippedBits(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it damages files in their folder")
 	ctx := context.Background()
 	fs := vfs.NewMem()
 	host, shut := enginetest.OpenOn(t, fs, smallHot)

@@ -18,6 +18,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/clonecache"
 	"packhorse/engine/enginetest"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/space"
 	"packhorse/refs"
 )
@@ -174,6 +175,7 @@ func newUpload(repo *engine.Repository, path string) (*engine.Upload, error) {
 // the system's error, nothing of them is visible, and nothing is left.
 func TestFullFiles(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it fills the disk of the files")
 	content := make([]byte, 3<<20)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(content)
 	packs := pushes(t)

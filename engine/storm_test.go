@@ -25,9 +25,9 @@ type storm struct {
 }
 
 // newStorm opens hosts over one pair of stores and makes a repository with a commit on main.
-func newStorm(t *testing.T, hosts int) *storm {
+func newStorm(t *testing.T, hosts int, config engine.Config) *storm {
 	t.Helper()
-	keys, repos := openHosts(t, hosts)
+	keys, repos := openHosts(t, hosts, config)
 	s := &storm{journal: refs.Open(keys, refs.Options{}), repos: repos}
 	var err error
 	if s.seed, err = upload(s.repos[0], acme, main, change{path: "seed"}); err != nil {
@@ -37,13 +37,18 @@ func newStorm(t *testing.T, hosts int) *storm {
 }
 
 // openHosts opens hosts over one pair of stores, and on each a repository that the first one makes.
-func openHosts(t *testing.T, count int) (keys kv.Store, repos []*engine.Repository) {
+// Each has connections and local files of its own where stores are shared by servers.
+func openHosts(t *testing.T, count int, config engine.Config) (keys kv.Store, repos []*engine.Repository) {
 	t.Helper()
-	keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
+	fs := vfs.NewMem()
+	keys, files, shut := odbtest.OpenStores(t, fs)
 	t.Cleanup(shut)
 	for i := range count {
-		host, err := engine.Open(context.Background(), engine.Config{KV: keys, Files: files})
-		must(t, err)
+		if i > 0 && odbtest.Shared() {
+			keys, files, shut = odbtest.OpenStores(t, odbtest.Beside(t, fs))
+			t.Cleanup(shut)
+		}
+		host := enginetest.OpenOver(t, keys, files, config)
 		t.Cleanup(func() { must(t, host.Close(context.Background())) })
 		if i == 0 {
 			enginetest.Create(t, host, "r")
@@ -89,7 +94,7 @@ func TestStormOfGuards(t *testing.T) {
 	if testing.Short() {
 		writers, commits = 12, 10
 	}
-	s := newStorm(t, 2)
+	s := newStorm(t, 2, engine.Config{})
 	var mu sync.Mutex
 	won := map[object.ID]engine.CommitResult{} // guarded by mu: by the tip that the winner built on
 	var group sync.WaitGroup
@@ -148,7 +153,7 @@ func TestStormWithoutGuards(t *testing.T) {
 	if testing.Short() {
 		writers, commits = 10, 8
 	}
-	s := newStorm(t, 1)
+	s := newStorm(t, 1, engine.Config{})
 	var mu sync.Mutex
 	told := map[uint64]engine.CommitResult{} // guarded by mu
 	var group sync.WaitGroup

@@ -25,6 +25,7 @@ import (
 	"packhorse/engine/upstream"
 	"packhorse/fuzz/oracle"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/refs"
 )
 
@@ -440,10 +441,7 @@ func TestDetachAfterCrash(t *testing.T) {
 			repo := n.create(engine.UpstreamBase{})
 			n.synced()
 			n.shut()
-			keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20})
-			if err != nil {
-				t.Fatal(err)
-			}
+			keys := odbtest.OpenKeys(t, fs)
 			b := kv.NewBatch()
 			damage(repo, b)
 			commit, err := keys.Apply(t.Context(), b)

@@ -71,7 +71,7 @@ func TestAnnounce(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			keys := openKV(t, kv.PebbleOptions{})
+			keys := openKV(t)
 			other := refs.Open(keys, refs.Options{})
 			repo := createRepo(t, keys, other)
 			change := announce(refs.Change{})
@@ -103,7 +103,7 @@ func TestAnnounce(t *testing.T) {
 // No change is announced that a crash could undo.
 func TestAnnouncedWhenDurable(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	repo := createRepo(t, keys, refs.Open(keys, refs.Options{}))
 	store := &gated{Store: keys, gate: make(chan struct{}), waiting: make(chan string)}
 	change := announce(refs.Change{})

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -49,7 +50,7 @@ func (s *gated) WaitDurable(ctx context.Context, key []byte) error {
 // because of it, and the next writer is not held up by that.
 func TestToldWhenDurable(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	repo := createRepo(t, keys, refs.Open(keys, refs.Options{}))
 	store := &gated{Store: keys, gate: make(chan struct{}), waiting: make(chan string)}
 	server := refs.Open(store, refs.Options{})
@@ -111,6 +112,7 @@ func TestToldWhenDurable(t *testing.T) {
 // transactions as a whole and without a gap, and all tables must agree.
 func TestPowerLoss(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it crashes the file system of the keys")
 	rounds := 40
 	if testing.Short() {
 		rounds = 5
@@ -124,7 +126,7 @@ func powerLoss(t *testing.T, seed uint64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, seed))
 	fs := vfs.NewCrashableMem()
-	keys := openKV(t, kv.PebbleOptions{FS: fs})
+	keys := openKVOn(t, fs)
 	store := refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, store)
 
@@ -170,7 +172,7 @@ func powerLoss(t *testing.T, seed uint64) {
 	stop()
 	wg.Wait()
 
-	keys = openKV(t, kv.PebbleOptions{FS: survived})
+	keys = openKVOn(t, survived)
 	store = refs.Open(keys, refs.Options{})
 	head, err := store.Head(t.Context(), repo)
 	if err != nil || head < promised {

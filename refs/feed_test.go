@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -110,7 +111,7 @@ func TestFeedHoldsBack(t *testing.T) {
 	for name, outcome := range map[string]error{"applied": nil, "refused": refused} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			keys := openKV(t, kv.PebbleOptions{})
+			keys := openKV(t)
 			store := refs.Open(holding{keys}, refs.Options{})
 			slow, quick, other := createRepo(t, keys, store), createRepo(t, keys, store), createRepo(t, keys, store)
 			tell(t, store, "acme", quick, "refs/heads/a", 1)
@@ -168,7 +169,7 @@ func TestFeedHoldsBack(t *testing.T) {
 // Nothing is told that a crash could take back, not even that a repository is gone.
 func TestFeedToldWhenDurable(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	plain := refs.Open(keys, refs.Options{})
 	repo, gone := createRepo(t, keys, plain), createRepo(t, keys, plain)
 	tell(t, plain, "acme", gone, "refs/heads/a", 1)
@@ -218,7 +219,7 @@ func TestFeedAgainstJournals(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(54, seed))
-			keys := openKV(t, kv.PebbleOptions{})
+			keys := openKV(t)
 			store := refs.Open(keys, refs.Options{})
 			var live []refs.RepoID
 			var want []string
@@ -317,8 +318,9 @@ func change(tb testing.TB, store *refs.Store, repo refs.RepoID, step, count int)
 // A cursor is valid in the history of the store that it is from, and in no other.
 func TestFeedCursors(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it copies the files of the keys")
 	fs := vfs.NewMem()
-	keys := openKV(t, kv.PebbleOptions{FS: fs})
+	keys := openKVOn(t, fs)
 	store := refs.Open(keys, refs.Options{})
 	repo, theirs := createRepo(t, keys, store), createRepo(t, keys, store)
 	tell(t, store, "acme", repo, "refs/heads/a", 1)
@@ -329,13 +331,13 @@ func TestFeedCursors(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied := vfs.NewMem()
-	if _, err := vfs.Clone(fs, copied, "db", "db"); err != nil {
+	if _, err := vfs.Clone(fs, copied, "keys", "keys"); err != nil {
 		t.Fatal(err)
 	}
 	var ends []refs.FeedCursor
 	stores := []*refs.Store{
-		refs.Open(openKV(t, kv.PebbleOptions{FS: fs}), refs.Options{}),
-		refs.Open(openKV(t, kv.PebbleOptions{FS: copied}), refs.Options{}),
+		refs.Open(openKVOn(t, fs), refs.Options{}),
+		refs.Open(openKVOn(t, copied), refs.Options{}),
 	}
 	for _, store := range stores { // the same places in both
 		tell(t, store, "acme", repo, "refs/heads/a", 2)
@@ -374,7 +376,7 @@ func TestFeedCursors(t *testing.T) {
 // The feed is kept as long as the journal, and says so to whom it has left behind.
 func TestTrimFeeds(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	store := refs.Open(keys, refs.Options{Now: func() time.Time { return now }})
 	repo, other := createRepo(t, keys, store), createRepo(t, keys, store)
@@ -424,7 +426,7 @@ func TestTrimFeeds(t *testing.T) {
 // A journal that was trimmed further than the feed leaves no gap untold.
 func TestFeedOverATrimmedJournal(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	store := refs.Open(keys, refs.Options{Now: func() time.Time { return now }})
 	repo := createRepo(t, keys, store)
@@ -451,7 +453,7 @@ func TestFeedOverATrimmedJournal(t *testing.T) {
 // Damage is told, by a reader and by fsck.
 func TestFeedDamage(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, store)
 	tell(t, store, "acme", repo, "refs/heads/a", 1)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/refs"
 )
 
@@ -20,6 +20,7 @@ import (
 // readers. A reader that goes on afterwards has heard of every event of every journal once.
 func TestFeedPowerLoss(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it crashes the file system of the keys")
 	rounds := 40
 	if testing.Short() {
 		rounds = 6
@@ -53,7 +54,7 @@ func feedPowerLoss(t *testing.T, seed uint64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(6, seed))
 	fs := vfs.NewCrashableMem()
-	keys := openKV(t, kv.PebbleOptions{FS: fs})
+	keys := openKVOn(t, fs)
 	store := refs.Open(keys, refs.Options{})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -103,7 +104,7 @@ func feedPowerLoss(t *testing.T, seed uint64) {
 	stop()
 	wg.Wait()
 
-	keys = openKV(t, kv.PebbleOptions{FS: survived})
+	keys = openKVOn(t, survived)
 	store = refs.Open(keys, refs.Options{})
 	repo, _ := found(t, store, 0)
 	tell(t, store, "acme", repo, "refs/heads/after", 1)

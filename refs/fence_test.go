@@ -25,7 +25,7 @@ type outcome struct {
 // expected, and in an order that fits the clock.
 func TestServersShareRepository(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	servers := make([]*refs.Store, 3)
 	for i := range servers {
 		servers[i] = refs.Open(keys, refs.Options{})
@@ -151,7 +151,7 @@ func (s *intruder) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error
 func TestStaleHead(t *testing.T) {
 	t.Parallel()
 	for strikes, want := range map[int]error{0: nil, 1: nil, 15: nil, 16: refs.ErrBusy, 100: refs.ErrBusy} {
-		keys := openKV(t, kv.PebbleOptions{})
+		keys := openKV(t)
 		other := refs.Open(keys, refs.Options{})
 		repo := createRepo(t, keys, other)
 		struck := 0
@@ -177,7 +177,7 @@ func TestStaleHead(t *testing.T) {
 // openTwice opens a repository on two servers.
 func openTwice(t *testing.T) (store, other *refs.Store, repo refs.RepoID) {
 	t.Helper()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store, other = refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{})
 	return store, other, createRepo(t, keys, store)
 }
@@ -209,7 +209,7 @@ func TestRefusalOnStaleHead(t *testing.T) {
 // Another precondition of the caller's that does not hold leads to another try, which can see why.
 func TestForeignPrecondition(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, store)
 	row, tries := []byte("zmanifest"), 0

@@ -82,7 +82,7 @@ func TestFsckFindsDamage(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			keys := openKV(t, kv.PebbleOptions{})
+			keys := openKV(t)
 			store := refs.Open(keys, refs.Options{})
 			createRepo(t, keys, store)
 			repo := createRepo(t, keys, store)

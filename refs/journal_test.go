@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -102,7 +101,7 @@ func TestEventsPages(t *testing.T) {
 
 func TestTrimJournal(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	store := refs.Open(keys, refs.Options{Now: func() time.Time { return start }})
 	repo, other := createRepo(t, keys, store), createRepo(t, keys, store)

@@ -9,14 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
 // A journal is read from each of its events on, in pages of each size, and never tells one twice.
 func TestEventsBehind(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, store)
 	set(t, store, repo, "refs/heads/a", 1)

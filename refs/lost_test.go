@@ -61,7 +61,7 @@ func copyOf(t *testing.T, store kv.Store) kv.Store {
 		}
 		batch.Put(pair.Key, pair.Value)
 	}
-	other := openKV(t, kv.PebbleOptions{})
+	other := openKV(t)
 	if _, err := other.Apply(t.Context(), batch); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func lostTail(t *testing.T, random *rand.Rand) {
 		want map[string]object.ID
 	}
 	keys := &rewound{}
-	keys.rewind(openKV(t, kv.PebbleOptions{}))
+	keys.rewind(openKV(t))
 	stores := []*refs.Store{refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{CacheBytes: 1})}
 	repo := createRepo(t, keys, stores[0])
 	want := map[string]object.ID{}
@@ -183,7 +183,7 @@ func read(ctx context.Context, snapshot *refs.Snapshot) (map[string]object.ID, e
 func TestFollows(t *testing.T) {
 	t.Parallel()
 	keys := &rewound{}
-	keys.rewind(openKV(t, kv.PebbleOptions{}))
+	keys.rewind(openKV(t))
 	store := refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, store)
 	version := func() refs.Version { return openSnapshot(t, store, repo).Version() }
@@ -218,7 +218,7 @@ func TestFollows(t *testing.T) {
 // Rows of a release that knew no tokens are read, and followed by rows that have one.
 func TestRowsWithoutToken(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, store)
 	set(t, store, repo, "refs/heads/a", 1, "refs/heads/b", 1)

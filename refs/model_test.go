@@ -71,7 +71,7 @@ func TestModel(t *testing.T) {
 		"refs/heads/" + strings.Repeat("x", 980), "refs/heads/" + strings.Repeat("x", 980) + "/y", "refs/heads/" +
 			strings.Repeat("x", 980) + "z",
 	})
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		repo := createRepo(t, keys, store)

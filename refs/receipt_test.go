@@ -121,7 +121,7 @@ func TestReceiptKeys(t *testing.T) {
 // Many twins, over two servers and an hour that ends, commit once and agree.
 func TestReceiptTwins(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	var ticks atomic.Int64
 	begin := time.Date(2026, 1, 1, 0, 59, 59, 0, time.UTC)
 	options := refs.Options{Now: func() time.Time {
@@ -161,7 +161,7 @@ func TestReceiptTwins(t *testing.T) {
 
 func TestDropReceipts(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	now := time.Date(2026, 1, 1, 10, 30, 0, 0, time.UTC)
 	store := refs.Open(keys, refs.Options{Now: func() time.Time { return now }})
 	repo := createRepo(t, keys, store)
@@ -190,7 +190,7 @@ func TestDropReceipts(t *testing.T) {
 // receipt itself.
 func TestPutReceipt(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) // a receipt conflicts with another of its hour
 	store := refs.Open(keys, refs.Options{Now: func() time.Time { return now }})
 	key := receipt(refs.RepoID{}, "k", "")

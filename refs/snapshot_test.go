@@ -31,7 +31,7 @@ func names(t *testing.T, rows func(yield func(refs.Ref, error) bool)) []string {
 
 func TestSnapshotWalks(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, store)
 	all := []string{
@@ -95,7 +95,7 @@ func TestSnapshotWalks(t *testing.T) {
 
 func TestCreationOrder(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	store := refs.Open(keys, refs.Options{Now: func() time.Time { at = at.Add(time.Second); return at }})
 	repo := createRepo(t, keys, store)
@@ -159,7 +159,7 @@ func TestCreationOrder(t *testing.T) {
 
 func TestPeeled(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, store)
 	for _, peeled := range []object.ID{id(2), {}, id(3)} {
@@ -231,7 +231,7 @@ func (s *hastySnapshot) Scan(ctx context.Context, options kv.ScanOptions) iter.S
 // from a set that was decoded for another sequence.
 func TestSnapshotStaysPut(t *testing.T) {
 	t.Parallel()
-	keys := hasty{openKV(t, kv.PebbleOptions{}), new(atomic.Int32)}
+	keys := hasty{openKV(t), new(atomic.Int32)}
 	cachedStore, pagedStore := refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{CacheBytes: 1})
 	repo := createRepo(t, keys, cachedStore)
 	type moment struct {
@@ -276,7 +276,7 @@ func TestSnapshotStaysPut(t *testing.T) {
 
 func TestClosedSnapshot(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{CacheBytes: 1})
 	repo := createRepo(t, keys, store)
 	set(t, store, repo, "refs/heads/a", 1)
@@ -297,7 +297,7 @@ func TestClosedSnapshot(t *testing.T) {
 
 func TestSnapshotRequire(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, store)
 	snapshot := openSnapshot(t, store, repo)

@@ -2,8 +2,6 @@ package refs_test
 
 import (
 	"errors"
-	"io"
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -11,22 +9,21 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
 
 // openKV opens a key-value store in memory, which is closed with the test.
-func openKV(tb testing.TB, options kv.PebbleOptions) kv.Store {
+func openKV(tb testing.TB) kv.Store {
 	tb.Helper()
-	if options.FS == nil {
-		options.FS = vfs.NewMem()
-	}
-	options.MemoryBytes = 8 << 20
-	options.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	store, err := kv.OpenPebble("db", options)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	return openKVOn(tb, vfs.NewMem())
+}
+
+// openKVOn is openKV on a file system.
+func openKVOn(tb testing.TB, fs vfs.FS) kv.Store {
+	tb.Helper()
+	store := odbtest.OpenKeys(tb, fs)
 	tb.Cleanup(func() {
 		if err := store.Close(); err != nil && !errors.Is(err, kv.ErrClosed) {
 			tb.Error(err)
@@ -38,7 +35,7 @@ func openKV(tb testing.TB, options kv.PebbleOptions) kv.Store {
 // openRepo opens a store in memory with one repository without refs, at sequence 1.
 func openRepo(tb testing.TB) (*refs.Store, refs.RepoID) {
 	tb.Helper()
-	keys := openKV(tb, kv.PebbleOptions{})
+	keys := openKV(tb)
 	store := refs.Open(keys, refs.Options{})
 	return store, createRepo(tb, keys, store)
 }
@@ -110,7 +107,7 @@ func openSnapshot(tb testing.TB, store *refs.Store, repo refs.RepoID) *refs.Snap
 
 func TestRepositoryLife(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{})
 	if _, err := store.Head(t.Context(), refs.NewRepoID()); !errors.Is(err, refs.ErrRepositoryNotFound) {
 		t.Fatalf("head of nothing: %v", err)
@@ -216,7 +213,7 @@ func TestRepoID(t *testing.T) {
 
 func TestAwait(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	here, there := refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{})
 	repo := createRepo(t, keys, here)
 	if err := here.Await(t.Context(), repo, 1); err != nil {

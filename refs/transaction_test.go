@@ -235,7 +235,7 @@ func TestTxShowsItsChanges(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	store := refs.Open(keys, refs.Options{RefsMax: 3})
 	repo := createRepo(t, keys, store)
 	set(t, store, repo, "refs/heads/a", 1, "refs/heads/b", 1)
@@ -291,7 +291,7 @@ func TestUpdatesMax(t *testing.T) {
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	for _, ns := range []refs.Namespace{refs.Main, refs.Ephemeral} {
-		keys := openKV(t, kv.PebbleOptions{})
+		keys := openKV(t)
 		store, paged := refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{CacheBytes: 1})
 		repo := createRepo(t, keys, store)
 		long := ns.Full("refs/heads/" + strings.Repeat("0123456789abcdef", 64)[:refs.NameBytesMax-len("refs/heads/")-2])

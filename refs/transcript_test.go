@@ -14,7 +14,6 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"packhorse/odb/kv"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -75,7 +74,7 @@ func newScene(t *testing.T) *scene {
 		words: map[string]string{}, peeled: map[string]object.ID{}, signed: map[object.ID]bool{},
 		snapshots: map[string]*refs.Snapshot{},
 	}
-	keys := openKV(t, kv.PebbleOptions{})
+	keys := openKV(t)
 	options := refs.Options{Now: func() time.Time { return s.now }}
 	s.here, s.there = refs.Open(keys, options), refs.Open(keys, options)
 	s.repo = createRepo(t, keys, s.here)

@@ -100,7 +100,7 @@ func (s countingSnapshot) Scan(ctx context.Context, options kv.ScanOptions) iter
 // openCounted opens a repository whose store counts.
 func openCounted(t *testing.T, options refs.Options) (*counting, *refs.Store, refs.RepoID) {
 	t.Helper()
-	keys := &counting{Store: openKV(t, kv.PebbleOptions{})}
+	keys := &counting{Store: openKV(t)}
 	store := refs.Open(keys, options)
 	repo := createRepo(t, keys, store)
 	keys.take()

@@ -2,12 +2,12 @@ package githttp
 
 import (
 	"bytes"
-	"log/slog"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/refs"
 )
 
@@ -60,10 +60,7 @@ func TestListingsKnowSequences(t *testing.T) {
 // history.
 func TestListingsKnowHistories(t *testing.T) {
 	t.Parallel()
-	keys, err := kv.OpenPebble("db", kv.PebbleOptions{FS: vfs.NewMem(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := odbtest.OpenKeys(t, vfs.NewMem())
 	defer func() {
 		if err := keys.Close(); err != nil {
 			t.Error(err)

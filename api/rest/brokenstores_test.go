@@ -11,12 +11,14 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/fuzz/oracle"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
 
 // TestReadsOfBrokenStores asks a host whose stores are closed, and one whose files were damaged.
 func TestReadsOfBrokenStores(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it damages files in their folder")
 	fs := vfs.NewMem()
 	host, shut := enginetest.OpenOn(t, fs, engine.Config{})
 	git := oracle.New(t)

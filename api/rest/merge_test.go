@@ -17,6 +17,7 @@ import (
 	"packhorse/engine/enginetest"
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -312,6 +313,7 @@ func TestMergeTooLarge(t *testing.T) {
 // TestMergeStorageFails lets a merge meet damaged objects, and a store that is gone.
 func TestMergeStorageFails(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it damages files in their folder")
 	fs := vfs.NewMem()
 	config := engine.Config{Objects: odb.Options{Limits: odb.Limits{HotBytes: 1 << 10}}}
 	c, _, shut := onLimits(t, fs, config)

@@ -2,7 +2,8 @@
 //
 // The stores are the real ones on a file system in memory, so that nothing is mocked and tests
 // leave no files behind. Start at [Open]; [OpenOn] opens a host again on the same file system,
-// after a crash or beside another host; [OpenBehind] lets a test meddle with the keys.
+// after a crash; [OpenOver] opens one beside another; [OpenBehind] lets a test meddle with the
+// keys.
 package enginetest
 
 import (
@@ -13,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/engine"
+	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
 )
@@ -30,11 +32,7 @@ func Open(tb testing.TB) *engine.Host {
 func OpenOn(tb testing.TB, fs vfs.FS, config engine.Config) (host *engine.Host, shut func()) {
 	tb.Helper()
 	keys, files, shutStores := odbtest.OpenStores(tb, fs)
-	config.KV, config.Files = keys, files
-	host, err := engine.Open(context.Background(), config)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	host = OpenOver(tb, keys, files, config)
 	return host, func() {
 		tb.Helper()
 		if err := host.Close(context.Background()); err != nil {
@@ -50,16 +48,25 @@ func OpenBehind(tb testing.TB, config engine.Config, wrap func(keys kv.Store) kv
 	tb.Helper()
 	keys, files, shut := odbtest.OpenStores(tb, vfs.NewMem())
 	tb.Cleanup(shut)
-	config.KV, config.Files = wrap(keys), files
-	host, err := engine.Open(context.Background(), config)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	host := OpenOver(tb, wrap(keys), files, config)
 	tb.Cleanup(func() {
 		if err := host.Close(context.Background()); err != nil {
 			tb.Error(err)
 		}
 	})
+	return host
+}
+
+// OpenOver opens a host over stores of [odbtest.OpenStores], wrapped or not, with the given
+// settings. The caller closes it.
+func OpenOver(tb testing.TB, keys kv.Store, files file.Store, config engine.Config) *engine.Host {
+	tb.Helper()
+	config.KV, config.Files = keys, files
+	config.Objects.RemoteKeys = config.Objects.RemoteKeys || odbtest.Shared()
+	host, err := engine.Open(context.Background(), config)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return host
 }
 

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os/exec"
 	"path"
@@ -21,9 +20,8 @@ import (
 	"packhorse/engine/merge"
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
-	"packhorse/odb/file"
-	"packhorse/odb/file/filetest"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/pack/packtest"
@@ -74,19 +72,11 @@ type fresh struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	fs := vfs.NewMem()
-	logger := slog.New(slog.DiscardHandler)
-	keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: logger})
+	keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
+	t.Cleanup(shut)
+	store, err := odbtest.OpenOn(t.Context(), keys, files, odb.Options{})
 	must(t, err)
-	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	must(t, err)
-	store, err := odb.Open(t.Context(), keys, files, odb.Options{})
-	must(t, err)
-	t.Cleanup(func() {
-		if err := errors.Join(store.Close(context.Background()), files.Close(), keys.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { must(t, store.Close(context.Background())) })
 	s := &scene{keys: keys, store: store, commits: map[string]object.ID{}, words: map[object.ID]string{}}
 	batch := kv.NewBatch()
 	s.pool = store.CreatePool(batch)

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +14,7 @@ import (
 
 	"packhorse/engine/outbox"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -37,11 +36,7 @@ type repository struct {
 
 func openOutbox(t *testing.T, fs vfs.FS, id refs.RepoID) (box *outboxed, shut func()) {
 	t.Helper()
-	stored, err := kv.OpenPebble("keys",
-		kv.PebbleOptions{FS: fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stored := odbtest.OpenKeys(t, fs)
 	box = &outboxed{
 		Outbox: outbox.New[repository](stored), keys: stored, names: refs.Open(stored, refs.Options{}),
 		rec: repository{ID: id, Org: "acme"},

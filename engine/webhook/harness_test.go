@@ -2,7 +2,6 @@ package webhook_test
 
 import (
 	"context"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"packhorse/engine/webhook"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -49,12 +49,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) open() {
 	w.t.Helper()
-	var err error
-	w.keys, err = kv.OpenPebble("keys",
-		kv.PebbleOptions{FS: w.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.keys = odbtest.OpenKeys(w.t, w.fs)
 	w.names = refs.Open(w.keys, refs.Options{Now: w.clock.Now})
 	w.d = w.deliverer(w.keys, w.receivers)
 }

@@ -1,9 +1,10 @@
 // Package odbtest has pools and histories for the tests of packages that read and write objects.
 //
 // The stores are the real ones on a file system in memory, so nothing is mocked, and nothing stays
-// on disk. The map of the package, by file:
+// on disk; or a database and a bucket, see [Shared]. The map of the package, by file:
 //
-//	odbtest              stores; Clone, for tests that only read
+//	odbtest              OpenOn; Clone, for tests that only read
+//	stores               stores, embedded or shared
 //	pool                 Pool: packs come in, maintenance runs
 //	world, growing       World: objects are written one by one, beside a model; crashes
 //	repository, history  repositories of the installed git; random histories
@@ -18,41 +19,17 @@ package odbtest
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"testing"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/file"
-	"packhorse/odb/file/filetest"
 	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
 )
-
-// OpenStores opens the stores of keys and of files in fs. The returned function closes them.
-func OpenStores(tb testing.TB, fs vfs.FS) (keys kv.Store, files file.Store, shut func()) {
-	tb.Helper()
-	keys, err := kv.OpenPebble("keys",
-		kv.PebbleOptions{FS: fs, MemoryBytes: 16 << 20, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	files, err = file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return keys, files, func() {
-		tb.Helper()
-		if err := errors.Join(files.Close(), keys.Close()); err != nil {
-			tb.Error(err)
-		}
-	}
-}
 
 // OpenOn is [odb.Open] with the parts that the packages above give a store: walks, and auxiliary
 // files of large segments, which are built at once when [odb.Options] say which size is large. The
@@ -60,6 +37,7 @@ func OpenStores(tb testing.TB, fs vfs.FS) (keys kv.Store, files file.Store, shut
 // lookup, or "never".
 func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Options) (*odb.Store, error) {
 	options.Reach = packgen.Reachability{}
+	options.RemoteKeys = options.RemoteKeys || Shared()
 	switch os.Getenv("PACKHORSE_HOT_COPIES") {
 	case "always":
 		options.RemoteKeys = true

@@ -41,10 +41,14 @@ func NewPoolOn(tb testing.TB, fs vfs.FS, dir string, options odb.Options) *Pool 
 	tb.Helper()
 	p := &Pool{TB: tb, FS: fs}
 	var err error
-	p.Keys, err = kv.OpenPebble(fs.PathJoin(dir, "keys"), kv.PebbleOptions{FS: fs})
-	p.Must(err)
-	p.Files, err = file.OpenDir(fs.PathJoin(dir, "files"), file.DirOptions{FS: filetest.AtomicRenames(fs), ServerID: "test"})
-	p.Must(err)
+	if Shared() && dir == "" {
+		p.Keys, p.Files = OpenKeys(tb, fs), OpenFiles(tb, fs)
+	} else {
+		p.Keys, err = kv.OpenPebble(fs.PathJoin(dir, "keys"), kv.PebbleOptions{FS: fs})
+		p.Must(err)
+		p.Files, err = file.OpenDir(fs.PathJoin(dir, "files"), file.DirOptions{FS: filetest.AtomicRenames(fs), ServerID: "test"})
+		p.Must(err)
+	}
 	p.Store, err = OpenOn(p.Context(), p.Keys, p.Files, options)
 	p.Must(err)
 	tb.Cleanup(func() {

@@ -1,14 +1,15 @@
 // Package s3test runs an S3 service for tests: versitygw over a temporary folder.
 //
-// Start at [Start]. The program is taken from PATH or from .cache/bin of the repository, where
-// .ci/run installs it. PACKHORSE_TEST_FILES may name a bucket of another service instead, as
-// s3.ParseLocation reads it; its credentials are then those that the tools of Amazon find. Tests
-// are skipped where neither is there.
+// Start at [Start], or at [Shared] for one service of all tests of a binary. The program is taken
+// from PATH or from .cache/bin of the repository, where .ci/run installs it. PACKHORSE_TEST_FILES
+// may name a bucket of another service instead, as s3.ParseLocation reads it; its credentials are
+// then those that the tools of Amazon find. Tests are skipped where neither is there.
 package s3test
 
 import (
 	"context"
 	"crypto/rand"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,24 +43,61 @@ type Server struct {
 	location    s3.Location
 	credentials aws.CredentialsProvider // nil: as the tools of Amazon find them
 	forward     http.Handler
+	front       *httptest.Server // of a service of ours
 }
 
 // Start returns a service, which ends with the test, or skips the test where there is none.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
+	s, p := start(tb)
+	if p != nil {
+		tb.Cleanup(func() {
+			s.front.CloseClientConnections()
+			s.front.Close()
+			p.end()
+			if tb.Failed() {
+				tb.Log(p.output.String())
+			}
+		})
+	}
+	return s
+}
+
+// room has the service that the tests of a binary share.
+var room struct {
+	mu     sync.Mutex // guards server
+	server *Server
+}
+
+// Shared returns the service of this binary, which ends with the process, or skips the test where
+// there is none.
+func Shared(tb testing.TB) *Server {
+	tb.Helper()
+	room.mu.Lock()
+	defer room.mu.Unlock()
+	if room.server == nil {
+		room.server, _ = start(tb)
+	}
+	return room.server
+}
+
+// start returns a service, and its process if it is one of ours.
+func start(tb testing.TB) (*Server, *process) {
+	tb.Helper()
 	if named := os.Getenv("PACKHORSE_TEST_FILES"); named != "" {
-		return other(tb, named)
+		return other(tb, named), nil
 	}
 	path, ok := find()
 	if !ok {
 		tb.Skip("versitygw is neither in PATH nor in .cache/bin, and PACKHORSE_TEST_FILES is empty")
 	}
 	s := &Server{credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, "")}
-	s.forward = forward(&url.URL{Scheme: "http", Host: "unix"}, run(tb, path))
-	s.location = s3.Location{Bucket: bucket, Region: "us-east-1", PathStyle: true}
-	s.location.Endpoint = s.Proxy(tb, func(next http.Handler) http.Handler { return next })
+	p := run(tb, path)
+	s.forward = forward(&url.URL{Scheme: "http", Host: "unix"}, p.transport)
+	s.front = httptest.NewServer(s.forward)
+	s.location = s3.Location{Bucket: bucket, Region: "us-east-1", PathStyle: true, Endpoint: s.front.URL}
 	s.makeBucket(tb)
-	return s
+	return s, p
 }
 
 // other returns a service that runs already.
@@ -91,56 +130,61 @@ func find() (string, bool) {
 	return "", false
 }
 
-// run starts the program and returns a transport of requests to it. It listens on a socket in the
-// file system, so that no port can be taken by others.
-func run(tb testing.TB, path string) http.RoundTripper {
+// process is a service that runs.
+type process struct {
+	command   *exec.Cmd
+	life      io.Closer
+	output    strings.Builder
+	transport http.RoundTripper
+}
+
+// end ends the service and waits until nothing is left of it.
+func (p *process) end() {
+	_ = p.life.Close()
+	_ = p.command.Wait()
+}
+
+// script gets the folder of the service as $0 and the service as its arguments. It ends the service
+// and removes the folder when its input ends, which also happens when the tests are killed.
+const script = `"$@" </dev/null & service=$!; cat >/dev/null; kill -9 $service; wait; rm -rf "$0"`
+
+// run starts the program. It listens on a socket in the file system, so that no port can be taken
+// by others.
+func run(tb testing.TB, path string) *process {
 	tb.Helper()
 	root, err := os.MkdirTemp("", "s3test") // the path of a socket is short
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		if err := os.RemoveAll(root); err != nil {
-			tb.Error(err)
-		}
-	})
 	socket := filepath.Join(root, "socket")
 	for _, folder := range []string{"files", "attributes"} {
 		if err := os.Mkdir(filepath.Join(root, folder), 0o700); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	// The shell ends the service when its input ends, which also happens when the tests are killed.
-	var output strings.Builder
-	service := exec.Command("sh", "-c", `"$@" </dev/null & service=$!; cat >/dev/null; kill -9 $service; wait`, "sh",
+	p := &process{command: exec.Command("sh", "-c", script, root,
 		path, "--access", accessKey, "--secret", secretKey, "--quiet", "--keep-alive", "--port", socket,
-		"posix", "--sidecar", filepath.Join(root, "attributes"), filepath.Join(root, "files"))
-	service.Stdout, service.Stderr = &output, &output
-	life, err := service.StdinPipe()
-	if err != nil {
+		"posix", "--sidecar", filepath.Join(root, "attributes"), filepath.Join(root, "files"))}
+	p.command.Stdout, p.command.Stderr = &p.output, &p.output
+	if p.life, err = p.command.StdinPipe(); err != nil {
 		tb.Fatal(err)
 	}
-	if err := service.Start(); err != nil {
+	if err := p.command.Start(); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		_ = life.Close()
-		_ = service.Wait() // it was killed
-		if tb.Failed() {
-			tb.Log(output.String())
-		}
-	})
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}
+	p.transport = &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, DisableCompression: true}
 	for {
 		connection, err := dial(tb.Context(), "", "")
 		if err == nil {
 			_ = connection.Close()
-			return &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, DisableCompression: true}
+			return p
 		}
 		select {
 		case <-tb.Context().Done():
+			p.end()
 			tb.Fatal(err)
 		case <-time.After(5 * time.Millisecond):
 		}

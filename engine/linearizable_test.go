@@ -149,41 +149,65 @@ func TestLinearizable(t *testing.T) {
 	for seed := range uint64(rounds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			s := newStorm(t, 2)
-			var mu sync.Mutex
-			var history []porcupine.Operation // guarded by mu
-			var group sync.WaitGroup
-			begin := time.Now()
-			for number := range clients {
-				group.Go(func() {
-					client := &stormClient{
-						repo: s.repo(number), seed: s.seed.New, number: number, random: rand.New(rand.NewPCG(seed, uint64(number))),
-					}
-					for range calls {
-						asked := client.next()
-						start := time.Since(begin)
-						got, err := client.do(t.Context(), asked)
-						if err != nil {
-							t.Errorf("%+v: %v", asked, err)
-							return
-						}
-						mu.Lock()
-						history = append(history, porcupine.Operation{
-							ClientId: number, Input: asked, Output: got, Call: start.Nanoseconds(), Return: time.Since(begin).Nanoseconds(),
-						})
-						mu.Unlock()
-					}
-				})
-			}
-			group.Wait()
-			// Without a limit of time: few calls overlap, and a machine that stops for minutes says nothing
-			// about the host.
-			if !porcupine.CheckOperations(repositoryModel(s.seed.New), history) {
-				t.Error("no order of the calls explains what the clients were told")
-			}
-			checkJournal(t, s.entries(t), history)
+			linearizable(t, seed, newStorm(t, 2, engine.Config{}), clients, calls)
 		})
 	}
+}
+
+// TestLinearizableServers is TestLinearizable with two servers that know of each other, and divide
+// the work in the background.
+func TestLinearizableServers(t *testing.T) {
+	t.Parallel()
+	rounds, clients, calls := 2, 6, 40
+	if testing.Short() {
+		rounds, clients, calls = 1, 5, 25
+	}
+	for seed := range uint64(rounds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			linearizable(t, seed, newStorm(t, 2, engine.Config{
+				Background: true,
+				Sharing:    &engine.Sharing{URL: "http://server", Beat: 5 * time.Millisecond, Patience: time.Hour},
+			}), clients, calls)
+		})
+	}
+}
+
+// linearizable lets clients call, each on one of the hosts, and judges what they were told.
+func linearizable(t *testing.T, seed uint64, s *storm, clients, calls int) {
+	t.Helper()
+	var mu sync.Mutex
+	var history []porcupine.Operation // guarded by mu
+	var group sync.WaitGroup
+	begin := time.Now()
+	for number := range clients {
+		group.Go(func() {
+			client := &stormClient{
+				repo: s.repo(number), seed: s.seed.New, number: number, random: rand.New(rand.NewPCG(seed, uint64(number))),
+			}
+			for range calls {
+				asked := client.next()
+				start := time.Since(begin)
+				got, err := client.do(t.Context(), asked)
+				if err != nil {
+					t.Errorf("%+v: %v", asked, err)
+					return
+				}
+				mu.Lock()
+				history = append(history, porcupine.Operation{
+					ClientId: number, Input: asked, Output: got, Call: start.Nanoseconds(), Return: time.Since(begin).Nanoseconds(),
+				})
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	// Without a limit of time: few calls overlap, and a machine that stops for minutes says nothing
+	// about the host.
+	if !porcupine.CheckOperations(repositoryModel(s.seed.New), history) {
+		t.Error("no order of the calls explains what the clients were told")
+	}
+	checkJournal(t, s.entries(t), history)
 }
 
 // checkJournal holds every acknowledged change against its entry, and their order against the

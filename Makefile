@@ -17,7 +17,7 @@ TAGS    := -tags invariants
 LINT    := $(firstword $(wildcard .cache/bin/golangci-lint) $(shell command -v golangci-lint 2>/dev/null))
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test race test-git test-clients fuzz bench bench-smoke bench-peers fmt fmt-check lint tidy ci
+.PHONY: help run build test race test-git test-shared test-shared-short test-clients fuzz bench bench-smoke bench-peers fmt fmt-check lint tidy ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,22 @@ packages-with = $$(grep -rl --include='*_test.go' $(1) . | xargs -r -n1 dirname 
 
 test-git: ## only the packages whose tests ask the installed git, nothing from the cache
 	$(GO) test $(TAGS) -count=1 -timeout 10m $(call packages-with,'packhorse/fuzz/oracle')
+
+# What tests over shared stores need: PostgreSQL and versitygw, or the names of servers that run.
+HAS_SHARED = { { [ -n "$$PACKHORSE_TEST_KEYS" ] || ls /usr/lib/postgresql/*/bin/initdb || command -v initdb; } >/dev/null 2>&1 && \
+	{ [ -n "$$PACKHORSE_TEST_FILES" ] || [ -x .cache/bin/versitygw ] || command -v versitygw; } >/dev/null 2>&1; }
+
+test-shared: ## refs, engine and api over PostgreSQL and a bucket: several minutes
+	@if $(HAS_SHARED); then PACKHORSE_TEST_STORES=shared $(GO) test $(TAGS) -p 1 -timeout 20m ./refs ./engine/... ./api/...; \
+	else echo "test-shared: skipped, PostgreSQL or versitygw is missing"; fi
+
+# The rows that servers change under preconditions, and whole servers beside each other.
+test-shared-short:
+	@if ! $(HAS_SHARED); then echo "test-shared: skipped, PostgreSQL or versitygw is missing"; exit 0; fi; \
+	export PACKHORSE_TEST_STORES=shared; \
+	$(GO) test $(TAGS) -p 1 -short -timeout 10m -skip 'SnapshotStaysPut|LostTail|Max$$' \
+		./refs ./engine/catalog ./engine/removal ./engine/outbox ./engine/webhook ./engine/upstream && \
+	$(GO) test $(TAGS) -short -timeout 10m -run 'Linearizable|Storm|SharedDuties|Trips|DeleteManyRefs|CareStoreAway' ./engine
 
 test-clients: ## real clients against the binary: npm, go-git, dulwich, isomorphic-git, curl, nginx
 	$(GO) test -tags clients,invariants -v -count=1 -timeout 15m ./api/clienttest
@@ -80,4 +96,4 @@ lint: ## static analysis
 tidy: ## the floors, package comments, names, citations and paths
 	$(GO) run ./cmd/tidy
 
-ci: fmt-check tidy lint race fuzz bench-smoke test-clients ## what .ci/run adds to `make test`
+ci: fmt-check tidy lint race fuzz bench-smoke test-shared-short test-clients ## what .ci/run adds to `make test`

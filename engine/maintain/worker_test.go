@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,10 +155,12 @@ func TestWorkerStoreAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w, away := newWorker(time.Hour), true
+				w := newWorker(time.Hour)
+				var away atomic.Bool
+				away.Store(true)
 				err = fmt.Errorf("apply: %w", err)
 				answer := func() error {
-					if away {
+					if away.Load() {
 						return err
 					}
 					return nil
@@ -166,15 +169,15 @@ func TestWorkerStoreAway(t *testing.T) {
 				write(w, 'a', 10)
 				defer start(w, h)()
 				h.wants(t, "a")
-				away = false
+				away.Store(false)
 				time.Sleep(time.Minute)
 				h.wants(t, "aa")
-				away = true
+				away.Store(true)
 				time.Sleep(time.Hour - 90*time.Second)
 				write(w, 'b', 9)
 				time.Sleep(30 * time.Second)
 				h.wants(t, "aa|")
-				away = false
+				away.Store(false)
 				time.Sleep(time.Minute + time.Second)
 				h.wants(t, "aa||")
 				time.Sleep(30 * time.Minute)

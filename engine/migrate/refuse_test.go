@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -201,14 +202,11 @@ func TestServerStarts(t *testing.T) {
 type hookedFiles struct {
 	file.Store
 	created func()
-	done    bool
+	once    sync.Once
 }
 
 func (h *hookedFiles) Create(ctx context.Context, name string) (file.Writer, error) {
-	if !h.done {
-		h.done = true
-		h.created()
-	}
+	h.once.Do(h.created)
 	return h.Store.Create(ctx, name)
 }
 

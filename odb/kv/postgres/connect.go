@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -151,7 +152,6 @@ func (s *Store) beforeConnect(kin *lingering) func(context.Context, *pgx.ConnCon
 }
 
 func (s *Store) prepareLink(config *pgx.ConnConfig, kin *lingering) {
-	var last *link // of the hosts that were tried
 	var connected atomic.Bool
 	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -167,14 +167,14 @@ func (s *Store) prepareLink(config *pgx.ConnConfig, kin *lingering) {
 		if err != nil {
 			return nil, err
 		}
-		last = &link{Conn: conn, kin: kin, address: address}
-		last.setSilence(s.deadline / 2)
-		return last, nil
+		made := &link{Conn: conn, kin: kin, address: address}
+		made.setSilence(s.deadline / 2)
+		return made, nil
 	}
 	config.AfterConnect = func(_ context.Context, conn *pgconn.PgConn) error {
 		connected.Store(true)
-		last.ready.Store(true)
-		state := &session{link: last}
+		state := &session{link: linkBelow(conn.Conn())}
+		state.link.ready.Store(true)
 		_, _ = rand.Read(state.fence[:]) // never fails
 		conn.CustomData()[sessionKey] = state
 		return nil
@@ -186,6 +186,15 @@ func (s *Store) prepareLink(config *pgx.ConnConfig, kin *lingering) {
 			s.logger.Warn("kv: the database warns", "message", notice.Message, "detail", notice.Detail)
 		}
 	}
+}
+
+// linkBelow returns the link below a connection. The driver dials in the background, too, to cancel
+// what it gave up.
+func linkBelow(conn net.Conn) *link {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	return conn.(*link)
 }
 
 // settingsSQL asks for the settings that promises of the store rest on, and tells the planner of

@@ -277,10 +277,10 @@ func (c *Cluster) stop(tb testing.TB, signal syscall.Signal) {
 // remove ends the cluster and deletes its folder.
 func (c *Cluster) remove(tb testing.TB) {
 	tb.Helper()
+	c.stop(tb, syscall.SIGQUIT)
 	if tb.Failed() && c.output != nil {
 		tb.Logf("the server said:\n%s", c.output)
 	}
-	c.stop(tb, syscall.SIGQUIT)
 	if err := os.RemoveAll(c.folder); err != nil {
 		tb.Error(err)
 	}

@@ -19,10 +19,17 @@ type clusterCommand struct {
 	sharedFlags
 }
 
+// watchMin is longer than a live server is not heard of.
+const watchMin = 4 * time.Second
+
 // Run prints a line for each server.
 func (c clusterCommand) Run(ctx context.Context, to streams) (err error) {
 	if c.Keys == "" {
 		return &usageError{"--keys names the database that the servers share; a server without it is alone"}
+	}
+	if c.Watch < watchMin {
+		return &usageError{fmt.Sprintf("--watch %s is too short: servers are heard of every 3s, so give %s or more",
+			c.Watch, watchMin)}
 	}
 	keys, err := c.openKeys(ctx, c.logger(to.errOut))
 	if err != nil {
@@ -42,16 +49,16 @@ func (c clusterCommand) Run(ctx context.Context, to streams) (err error) {
 	if err != nil {
 		return err
 	}
-	beats := make(map[string]uint64)
-	for _, server := range before {
-		beats[server.ID] = server.Beat
+	live := make(map[string]bool)
+	for _, server := range cluster.Renewed(before, now) {
+		live[server.ID] = true
 	}
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	for _, server := range now {
-		state := "live"
-		if last, known := beats[server.ID]; known && last == server.Beat {
-			state = "silent"
+		state := "silent"
+		if live[server.ID] {
+			state = "live"
 		}
 		if _, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", server.ID, state, orDash(server.Version), orDash(server.URL),
 			orDash(strings.Join(server.Duties, ","))); err != nil {

@@ -48,7 +48,7 @@ func maintenanceFigures(host *engine.Host) []api.Figure {
 			return s.Rounds
 		}),
 		counter("maintenance_postponed_total",
-			"Steps of maintenance that were put off because the disk had no room for them.",
+			"Steps of maintenance that were postponed for lack of disk space or of the key-value store.",
 			func(s maintain.Stats) uint64 { return s.Postponed }),
 		counter("maintenance_failures_total", "Steps of maintenance that failed.", func(s maintain.Stats) uint64 {
 			return s.Failures

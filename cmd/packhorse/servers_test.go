@@ -207,6 +207,10 @@ func TestServersRefusals(t *testing.T) {
 			}
 		})
 	}
+	got := packhorse(t, nil, "cluster", "--keys", stores.keys, "--watch", "2s")
+	if got.status != 2 || !strings.Contains(got.errOut, "--watch 2s is too short") {
+		t.Errorf("%+v", got)
+	}
 	if err := shared.Stop(); err != nil {
 		t.Error(err)
 	}

@@ -319,7 +319,7 @@ func (w *writer) ours(ctx context.Context, size int64) (bool, error) {
 }
 
 // vanish removes the object of a request that failed, and may have been served all the same. What
-// the service does still later is left to the collector: no database names it.
+// the service does still later stays there: no database names it.
 func (w *writer) vanish() {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
 	defer cancel()

@@ -19,17 +19,17 @@ type clusterCommand struct {
 	sharedFlags
 }
 
-// watchMin is longer than a live server is not heard of.
-const watchMin = 4 * time.Second
+// watchLeast is longer than a live server is not heard of.
+const watchLeast = 4 * time.Second
 
 // Run prints a line for each server.
 func (c clusterCommand) Run(ctx context.Context, to streams) (err error) {
 	if c.Keys == "" {
 		return &usageError{"--keys names the database that the servers share; a server without it is alone"}
 	}
-	if c.Watch < watchMin {
+	if c.Watch < watchLeast {
 		return &usageError{fmt.Sprintf("--watch %s is too short: servers are heard of every 3s, so give %s or more",
-			c.Watch, watchMin)}
+			c.Watch, watchLeast)}
 	}
 	keys, err := c.openKeys(ctx, c.logger(to.errOut))
 	if err != nil {

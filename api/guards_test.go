@@ -97,17 +97,17 @@ func guarded(body string, at int, guard string) string {
 func TestUnenforcedPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWritable(t)
-	w.tokens.Store(fmt.Sprint("r", []string{"paths"}), unenforced(t))
+	w.tokens.Store(fmt.Sprint("r", []string{"policies"}), unenforced(t))
 	for name, test := range writings {
 		_, c := test.call(w, strings.ToLower(name[:3]), "")
 		c.repo = "r"
-		got := w.do(c, []string{"paths"})
-		if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), `claim \"paths\"`) {
+		got := w.do(c, []string{"policies"})
+		if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), `claim \"policies\"`) {
 			t.Errorf("%s: status %d: %s", name, got.status, got.body)
 		}
 	}
 	for _, route := range []string{"GET " + v1 + "/files", "GET " + v1 + "/branches", "GET " + v1 + "/commits"} {
-		w.do(call{route, "r", ""}, []string{"paths"}).done(t)
+		w.do(call{route, "r", ""}, []string{"policies"}).done(t)
 	}
 }
 
@@ -120,7 +120,7 @@ func unenforced(t *testing.T) string {
 		t.Fatal(err)
 	}
 	payload := fmt.Sprintf(
-		`{"iss":"acme","repo":"r","scopes":["git:write","repo:write"],"exp":%d,"paths":[["src/*",["no-write"]]]}`,
+		`{"iss":"acme","repo":"r","scopes":["git:write","repo:write"],"exp":%d,"policies":[["src/*",["no-write"]]]}`,
 		time.Now().Add(time.Hour).Unix(),
 	)
 	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"ES256"}`)) + "." +

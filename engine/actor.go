@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"packhorse/engine/commit"
+	"packhorse/engine/pathpolicy"
 	"packhorse/engine/quota"
 	"packhorse/refs"
 )
@@ -17,6 +18,8 @@ type Actor struct {
 	Subject string
 	// Policy binds every ref that moves.
 	Policy refs.Policy
+	// Paths binds every path that changes between the old and the new value of a ref.
+	Paths pathpolicy.Policy
 	// RequestID leads from the log to the request.
 	RequestID string
 	// Receipt makes the change happen at most once; nil without an idempotency key. Its request hash
@@ -36,12 +39,25 @@ func (a *Actor) recheck() error {
 	return a.Recheck()
 }
 
-// checkSync refuses a sync that the actor's policy forbids: any sync may move every branch and tag,
-// and it verifies no signatures.
+// checkSync refuses a sync that the actor's policies forbid: any sync may move every branch and tag
+// and change every path, and it verifies no signatures.
 func (a *Actor) checkSync() error {
 	refused := refs.Ops{refs.NoPush, refs.VerifySig}
-	return a.Policy.CheckWhole("a sync with an upstream may move every branch and tag", refused, "refs/heads/",
+	err := a.Policy.CheckWhole("a sync with an upstream may move every branch and tag", refused, "refs/heads/",
 		"refs/tags/")
+	if err != nil {
+		return err
+	}
+	return a.Paths.CheckWhole("a sync with an upstream may change every path")
+}
+
+// checkRelease refuses what makes the name of a repository free, if a policy of the actor forbids
+// that: a new one of the name could have refs of any value. detail describes it.
+func (a *Actor) checkRelease(detail string) error {
+	if err := a.Policy.CheckWhole(detail, refs.Ops{refs.NoPush, refs.NoForcePush}); err != nil {
+		return err
+	}
+	return a.Paths.CheckWhole(detail)
 }
 
 // person is the actor as the author of a commit: the token's subject, without the characters that

@@ -38,10 +38,7 @@ func (h *Host) DeleteRepository(ctx context.Context, actor Actor, name string) (
 }
 
 func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string) (Deleted, error) {
-	// Deleting the repository deletes its refs, which could then be created with any value.
-	if err := actor.Policy.CheckWhole(
-		"the repository would be deleted", refs.Ops{refs.NoPush, refs.NoForcePush},
-	); err != nil {
+	if err := actor.checkRelease("the repository would be deleted"); err != nil {
 		return Deleted{}, err
 	}
 	row, err := h.lookupName(ctx, actor.Org, name)

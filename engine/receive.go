@@ -183,6 +183,9 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 	change.Options = p.request.Options
 	change.FastForward = p.fastForward
 	change.Signed = p.signed
+	if guard := p.repo.newPathGuard(p.actor.Paths); guard != nil {
+		guard.bind(&change, p.objects.View)
+	}
 	if err := p.verify(ctx, &change); err != nil {
 		return nil, err
 	}
@@ -396,11 +399,11 @@ func (p *Push) signed(ctx context.Context, move refs.Move) (bool, error) {
 	return p.signatures.signed(ctx, p.objects.View(), move)
 }
 
-// verify checks signatures before the push waits for its turn.
+// verify checks signatures and paths before the push waits for its turn.
 func (p *Push) verify(ctx context.Context, change *refs.Change) error {
 	for _, command := range p.request.Commands {
 		name := p.request.Namespace.Full(command.Name)
-		if command.New.IsZero() || !change.Policy.Ops(name).Has(refs.VerifySig) {
+		if command.New.IsZero() || change.Check == nil && !change.Policy.Ops(name).Has(refs.VerifySig) {
 			continue
 		}
 		before, err := p.repo.targetOf(ctx, name)

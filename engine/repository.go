@@ -188,6 +188,13 @@ func (r *Repository) transact(
 		ctx context.Context, tx *refs.Tx, now *Repository,
 	) error,
 ) (refs.Result, error) {
+	if guard := r.newPathGuard(actor.Paths); guard != nil && change.Check == nil {
+		if objects == nil {
+			guard.bindStored(&change)
+		} else {
+			guard.bind(&change, objects.View)
+		}
+	}
 	var stored []byte
 	change.Ahead = func() (kv.ReadSet, func(kv.Rows)) {
 		record := catalog.RecordKey(r.record.ID)

@@ -35,10 +35,7 @@ func (r *Repository) ChangeSettings(ctx context.Context, actor Actor, to Setting
 		if err := CheckRepositoryName(to.Name); err != nil {
 			return ChangedSettings{}, err
 		}
-		// Somebody could create a repository under the old name, whose refs have any value.
-		if err := actor.Policy.CheckWhole(
-			"the repository would be renamed", refs.Ops{refs.NoPush, refs.NoForcePush},
-		); err != nil {
+		if err := actor.checkRelease("the repository would be renamed"); err != nil {
 			return ChangedSettings{}, err
 		}
 		cause = "rename"

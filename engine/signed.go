@@ -146,13 +146,15 @@ func onlyCommits(ctx context.Context, view *odb.View, id object.ID) ([]object.ID
 	return []object.ID{id}, nil
 }
 
-// verifyAhead checks the signatures of a move before the change waits for its turn, so that other
-// changes do not wait for it. The transaction reports refusals.
-func verifyAhead(ctx context.Context, change *refs.Change, move refs.Move) error {
-	if !change.Policy.Ops(move.Name).Has(refs.VerifySig) {
-		return nil
+// verifyAhead checks the signatures and the paths of a move before the change waits for its turn,
+// so that other changes do not wait for it. The transaction reports refusals.
+func verifyAhead(ctx context.Context, change *refs.Change, move refs.Move) (err error) {
+	if change.Policy.Ops(move.Name).Has(refs.VerifySig) {
+		_, err = change.Signed(ctx, move)
 	}
-	_, err := change.Signed(ctx, move)
+	if err == nil && change.Check != nil {
+		err = change.Check(ctx, move)
+	}
 	if errors.Is(err, odb.ErrNotFound) || errors.Is(err, refs.ErrDenied) {
 		return nil
 	}

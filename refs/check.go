@@ -37,6 +37,9 @@ func (tx *Tx) permit(ctx context.Context, name string, before, after *Ref) error
 			return &DeniedError{Name: name, Op: VerifySig, Detail: "a new commit has no valid signature"}
 		}
 	}
+	if after != nil && tx.change.Check != nil {
+		return tx.change.Check(ctx, move(before, after))
+	}
 	return nil
 }
 

@@ -45,6 +45,9 @@ type Change struct {
 	// registered key. It is called for refs under [VerifySig]; without it such a ref can only be
 	// deleted.
 	Signed func(ctx context.Context, move Move) (bool, error)
+	// Check, if not nil, is asked about every ref that gets another value, in the order of the
+	// changes. An error refuses that change.
+	Check func(ctx context.Context, move Move) error
 	// Receipt makes the transaction happen at most once; nil means that it was not asked for.
 	Receipt *Receipt
 	// Announce adds rows to the batch of a transaction that changes refs, to announce its changes to

@@ -19,6 +19,7 @@ type claims struct {
 	repo   string
 	scopes []string
 	refs   [][]any
+	paths  [][]any
 	ops    []string
 	// unenforced is the first claim with a policy that the server does not enforce; "" without one.
 	unenforced string
@@ -35,6 +36,7 @@ type wireClaims struct {
 	Repo      string       `json:"repo"`
 	Scopes    []string     `json:"scopes"`
 	Refs      [][]any      `json:"refs"`
+	Paths     [][]any      `json:"paths"`
 	Ops       []string     `json:"ops"`
 
 	Others map[string]jsontext.Value `json:",embed"`
@@ -53,7 +55,7 @@ func (c *wireClaims) unenforced() string {
 	for _, name := range slices.Sorted(maps.Keys(c.Others)) {
 		plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
 		kind := c.Others[name].Kind()
-		if kind == '[' || kind == '{' || name == "paths" && kind != 'n' {
+		if kind == '[' || kind == '{' {
 			if slices.Contains(policyClaims, plain) {
 				return name
 			}
@@ -76,7 +78,8 @@ func (c *claims) UnmarshalJSON(data []byte) error {
 			ExpiresAt: wire.ExpiresAt.date(),
 			NotBefore: wire.NotBefore.date(),
 		},
-		repo: wire.Repo, scopes: wire.Scopes, refs: wire.Refs, ops: wire.Ops, unenforced: wire.unenforced(),
+		repo: wire.Repo, scopes: wire.Scopes, refs: wire.Refs, paths: wire.Paths, ops: wire.Ops,
+		unenforced: wire.unenforced(),
 	}
 	return nil
 }

@@ -38,6 +38,7 @@ var (
 	errNoExpiry  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: exp is missing"}
 	errExpired   = &Error{Status: http.StatusUnauthorized, Message: "invalid token: expired"}
 	errNotYet    = &Error{Status: http.StatusUnauthorized, Message: "invalid token: not valid yet"}
+	errBadPaths  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed paths"}
 	errBadPolicy = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed refs or ops"}
 	errUnread    = &Error{
 		Status:  http.StatusServiceUnavailable,

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"packhorse/engine/pathpolicy"
 	"packhorse/refs"
 )
 
@@ -29,11 +30,12 @@ var scopeNames = map[string]Scope{
 
 // Grant is the permissions of a verified token. It is shared between requests: read only.
 type Grant struct {
-	Org     string      // the organization that signed the token
-	Subject string      // free text, recorded as the actor of a change
-	Repo    string      // the repository's name; "org" or "" in tokens of the whole organization
-	Scopes  Scope       // scopes that are not known are left out
-	Policy  refs.Policy // the permitted operations for each ref
+	Org     string            // the organization that signed the token
+	Subject string            // free text, recorded as the actor of a change
+	Repo    string            // the repository's name; "org" or "" in tokens of the whole organization
+	Scopes  Scope             // scopes that are not known are left out
+	Policy  refs.Policy       // the permitted operations for each ref
+	Paths   pathpolicy.Policy // the paths that may not change
 	// Unenforced is a claim of the token with a policy that the server does not enforce, so that all
 	// writes are refused; "" without one.
 	Unenforced string

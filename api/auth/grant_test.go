@@ -37,7 +37,7 @@ func TestUnenforced(t *testing.T) {
 		value any
 		want  bool
 	}{
-		"paths":        {list, true},
+		"paths":        {list, false},
 		"Paths":        {list, true},
 		"path":         {list, true},
 		"ref":          {list, true},
@@ -63,7 +63,7 @@ func TestUnenforced(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]bool{
-		`"ref":"refs/heads/main"`: false, `"paths":"src/*"`: true, `"paths":null`: false, `"paths":0`: true,
+		`"ref":"refs/heads/main"`: false, `"paths":null`: false, `"paths":[]`: false, `"path":[]`: true,
 	} {
 		token := forge(object{"alg": "ES256"}, raw(`{"iss":"acme","exp":1700003600,`+text+`}`),
 			by(jwt.SigningMethodES256, p256()))

@@ -21,6 +21,7 @@ type Claims struct {
 	Expires   time.Time
 	NotBefore time.Time
 	Refs      []RefRule
+	Paths     []PathRule
 	Ops       []string
 
 	KeyID     string // kid; "" lets any key of the organization verify the token
@@ -32,6 +33,9 @@ type RefRule struct {
 	Pattern string
 	Ops     []string
 }
+
+// PathRule says which operations on the paths that match a pattern are refused.
+type PathRule RefRule
 
 // Mint signs a token with a private key in PEM (PKCS #8, or the older forms of EC and RSA keys).
 // Errors: [ErrKey] when the key may not sign tokens, or not with the requested algorithm; they
@@ -76,11 +80,19 @@ func (c Claims) wire() jwt.MapClaims {
 		wire["ops"] = c.Ops
 	}
 	if len(c.Refs) > 0 {
-		rules := make([][2]any, len(c.Refs))
-		for i, rule := range c.Refs {
-			rules[i] = [2]any{rule.Pattern, append([]string{}, rule.Ops...)} // [] in JSON when there are none
-		}
-		wire["refs"] = rules
+		wire["refs"] = wireRules(c.Refs)
+	}
+	if len(c.Paths) > 0 {
+		wire["paths"] = wireRules(c.Paths)
+	}
+	return wire
+}
+
+func wireRules[R RefRule | PathRule](rules []R) [][2]any {
+	wire := make([][2]any, len(rules))
+	for i, rule := range rules {
+		rule := RefRule(rule)
+		wire[i] = [2]any{rule.Pattern, append([]string{}, rule.Ops...)} // [] in JSON when there are none
 	}
 	return wire
 }

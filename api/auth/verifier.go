@@ -23,6 +23,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"packhorse/engine/pathpolicy"
 	"packhorse/odb/rescue"
 	"packhorse/refs"
 )
@@ -356,8 +357,12 @@ func (v *Verifier) verify(token string) (*Grant, int, error) {
 	if err != nil {
 		return nil, t.computed, errBadPolicy
 	}
+	paths, err := pathpolicy.Parse(c.paths)
+	if err != nil {
+		return nil, t.computed, errBadPaths.with("%v", err)
+	}
 	grant := &Grant{
-		Org: c.Issuer, Subject: c.Subject, Repo: c.repo, Policy: policy, Unenforced: c.unenforced,
+		Org: c.Issuer, Subject: c.Subject, Repo: c.repo, Policy: policy, Paths: paths, Unenforced: c.unenforced,
 		KeyID: t.found.id, Expires: c.ExpiresAt.Time, key: t.found,
 	}
 	for _, name := range c.scopes {

@@ -70,6 +70,7 @@ func (s *session) actor() engine.Actor {
 		Org:       s.grant.Org,
 		Subject:   s.grant.Subject,
 		Policy:    s.grant.Policy,
+		Paths:     s.grant.Paths,
 		RequestID: s.x.RequestID(),
 		Recheck:   func() error { return s.recheck(s.grant) },
 	}

@@ -165,6 +165,7 @@ func (d *Door) actor(x exchange.Exchange, grant *auth.Grant, scope, endpoint str
 		Org:       grant.Org,
 		Subject:   grant.Subject,
 		Policy:    grant.Policy,
+		Paths:     grant.Paths,
 		RequestID: x.RequestID(),
 		Recheck:   func() error { return d.recheck(grant) },
 	}

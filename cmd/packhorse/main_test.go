@@ -134,6 +134,9 @@ func TestUsage(t *testing.T) {
 		"malformed policy": {
 			args: []string{"token", "--org", "a", "--key", key, "--ref-policy", "main"}, want: `"main" is not PATTERN=OP,OP`,
 		},
+		"path policy": {
+			args: []string{"token", "--org", "a", "--key", key, "--path-policy", "a"}, want: `--path-policy "a" is not PATTERN=OP,OP`,
+		},
 		"name of a path": {
 			args: []string{"org", "add", "../a", "--key", key, "--orgs", t.TempDir()}, want: `"../a" is no name`,
 		},

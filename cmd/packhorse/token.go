@@ -22,10 +22,11 @@ type tokenCommand struct {
 
 // claimFlags are the flags about tokens that all commands share that sign them.
 type claimFlags struct {
-	Kid       string   `help:"Key ID; if omitted, any key of the organization may verify the token." placeholder:"ID"`
-	Subject   string   `help:"Actor to record in the journal." placeholder:"TEXT"`
-	RefPolicy []string `help:"Operations refused on matching refs, as PATTERN=OP,OP; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";"`
-	Op        []string `help:"Operations refused on refs without a matching policy: no-push, no-force-push, verify-sig. Repeatable." placeholder:"OP"`
+	Kid        string   `help:"Key ID; if omitted, any key of the organization may verify the token." placeholder:"ID"`
+	Subject    string   `help:"Actor to record in the journal." placeholder:"TEXT"`
+	RefPolicy  []string `help:"Operations refused on matching refs, as PATTERN=OP,OP; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";"`
+	PathPolicy []string `help:"Operations refused on matching paths, as PATTERN=no-write, or PATTERN= for an exception; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";"`
+	Op         []string `help:"Operations refused on refs without a matching policy: no-push, no-force-push, verify-sig. Repeatable." placeholder:"OP"`
 }
 
 // Run prints the token.
@@ -46,7 +47,11 @@ func (c tokenCommand) Run(to streams) error {
 
 // mint signs a token with the private key in a file. It adds the claims of the flags.
 func (f claimFlags) mint(keyFile string, claims auth.Claims) (string, error) {
-	rules, err := parseRefRules(f.RefPolicy)
+	rules, err := parseRules[auth.RefRule]("--ref-policy", f.RefPolicy)
+	if err != nil {
+		return "", err
+	}
+	paths, err := parseRules[auth.PathRule]("--path-policy", f.PathPolicy)
 	if err != nil {
 		return "", err
 	}
@@ -54,23 +59,23 @@ func (f claimFlags) mint(keyFile string, claims auth.Claims) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	claims.Subject, claims.KeyID, claims.Refs, claims.Ops = f.Subject, f.Kid, rules, f.Op
+	claims.Subject, claims.KeyID, claims.Refs, claims.Paths, claims.Ops = f.Subject, f.Kid, rules, paths, f.Op
 	return auth.Mint(key, claims)
 }
 
-// parseRefRules reads policies written as PATTERN=OP,OP. No ops after "=" allows everything.
-func parseRefRules(policies []string) ([]auth.RefRule, error) {
-	rules := make([]auth.RefRule, 0, len(policies))
+// parseRules reads policies written as PATTERN=OP,OP. No ops after "=" allows everything.
+func parseRules[R auth.RefRule | auth.PathRule](flag string, policies []string) ([]R, error) {
+	rules := make([]R, 0, len(policies))
 	for _, policy := range policies {
-		split := strings.LastIndexByte(policy, '=') // a ref name may hold one too
+		split := strings.LastIndexByte(policy, '=') // a name may hold one too
 		if split < 1 {
-			return nil, &usageError{fmt.Sprintf("--ref-policy %q is not PATTERN=OP,OP", policy)}
+			return nil, &usageError{fmt.Sprintf("%s %q is not PATTERN=OP,OP", flag, policy)}
 		}
 		rule := auth.RefRule{Pattern: policy[:split]}
 		if ops := policy[split+1:]; ops != "" {
 			rule.Ops = strings.Split(ops, ",")
 		}
-		rules = append(rules, rule)
+		rules = append(rules, R(rule))
 	}
 	return rules, nil
 }

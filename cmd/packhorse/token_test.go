@@ -97,6 +97,8 @@ func TestToken(t *testing.T) {
 		repo   string
 		scopes auth.Scope
 		ops    refs.Ops // on main
+		// protects says that some path may not change.
+		protects bool
 	}{
 		"defaults": {key: private, args: []string{"--repo", "a/b"}, repo: "a/b", scopes: readWrite},
 		"ed25519":  {key: edPrivate, args: []string{"--scope", "git:read"}, scopes: auth.GitRead},
@@ -110,6 +112,9 @@ func TestToken(t *testing.T) {
 			scopes: readWrite, ops: refs.Ops{refs.NoPush, refs.NoForcePush},
 		},
 		"first policy": {key: private, args: []string{"--ref-policy", "ma*=;main=no-push"}, scopes: readWrite},
+		"protected paths": {
+			key: private, args: []string{"--path-policy", "docs/ci/**=;docs=no-write"}, scopes: readWrite, protects: true,
+		},
 		"ops of no rule": {
 			key: private, args: []string{"--op", "no-force-push"}, scopes: readWrite, ops: refs.Ops{refs.NoForcePush},
 		},
@@ -128,6 +133,9 @@ func TestToken(t *testing.T) {
 			}
 			if grant.Org != "acme" || grant.Subject != "somebody" || grant.Repo != test.repo || grant.Scopes != test.scopes {
 				t.Errorf("grant %+v", grant)
+			}
+			if grant.Paths.Protects() != test.protects {
+				t.Errorf("paths %+v", grant.Paths)
 			}
 			if ops := grant.Policy.Ops("refs/heads/main"); !slices.Equal(ops, test.ops) {
 				t.Errorf("ops on main %q, want %q", ops, test.ops)

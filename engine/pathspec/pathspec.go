@@ -236,6 +236,12 @@ func (f *Filter) Match(path string) bool {
 	return f.file(path, state)
 }
 
+// LeadsBelow reports whether an included glob begins with a folder, and so matches nothing but what
+// lies below it.
+func (f *Filter) LeadsBelow(folder string) bool {
+	return slices.ContainsFunc(f.include, func(g glob) bool { return g.root == folder || isAbove(folder, g.root) })
+}
+
 // inherited is the decision of the parent folders for their content.
 type inherited struct {
 	inPath   bool // it lies in one of the paths

@@ -112,9 +112,14 @@ func openHistory(b *testing.B) *history {
 // push makes the history the main branch of a new repository.
 func (h *history) push(b *testing.B, host *engine.Host, name string) *engine.Repository {
 	b.Helper()
+	return h.pushAs(b, &bencher, host, name)
+}
+
+func (h *history) pushAs(b *testing.B, actor *engine.Actor, host *engine.Host, name string) *engine.Repository {
+	b.Helper()
 	ctx := context.Background()
 	repo := enginetest.Create(b, host, name)
-	p, err := repo.Receive(ctx, bencher, engine.PushRequest{
+	p, err := repo.Receive(ctx, *actor, engine.PushRequest{
 		Commands: []engine.Command{{Name: "refs/heads/main", New: h.tip}}, Pack: bytes.NewReader(h.pack),
 	})
 	if err != nil {

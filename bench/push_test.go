@@ -20,8 +20,8 @@ func BenchmarkPush(b *testing.B) {
 	}
 }
 
-// BenchmarkPushProtected is BenchmarkPush by a token that protects a path. Everything is new, so all
-// folders of the tip are opened.
+// BenchmarkPushProtected is BenchmarkPush by a token that protects a path. Everything is new, so
+// all folders of the tip are opened.
 func BenchmarkPushProtected(b *testing.B) {
 	paths, err := pathpolicy.Parse([][]any{{".github/**", []any{string(pathpolicy.NoWrite)}}})
 	if err != nil {

@@ -108,11 +108,11 @@ func rootOf(ctx context.Context, view *odb.View, id object.ID) (tip, root object
 	if err != nil {
 		return tip, object.ZeroID, err
 	}
-	switch t {
-	case object.TypeCommit:
+	if t == object.TypeTree {
+		return tip, tip, nil
+	}
+	if t == object.TypeCommit {
 		root, err = treeOf(ctx, view, tip)
-	case object.TypeTree:
-		root = tip
 	}
 	return tip, root, err
 }

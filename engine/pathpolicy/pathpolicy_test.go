@@ -43,7 +43,9 @@ var errUnwanted = errors.New("only trees are to be read")
 func (f *forest) Read(context.Context, object.ID) (object.Type, []byte, error) {
 	return 0, nil, errUnwanted
 }
+
 func (f *forest) Stat(context.Context, object.ID) (odb.Info, error) { return odb.Info{}, errUnwanted }
+
 func (f *forest) Open(context.Context, object.ID) (*odb.Object, error) {
 	return nil, errUnwanted
 }

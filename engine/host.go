@@ -150,6 +150,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open object database: %w", err)
 	}
+	c.Refs.Shared = c.Refs.Shared || c.Sharing != nil || c.Objects.RemoteKeys
 	h = &Host{
 		storeID:     id,
 		keys:        c.KV,

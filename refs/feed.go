@@ -11,6 +11,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"packhorse/odb/kv"
 	"packhorse/pack/invariants"
@@ -26,11 +27,14 @@ import (
 //
 // In one repository the order is that of its sequence: a place is drawn after the head that the
 // batch requires was read, and so after the previous transaction has drawn its own.
+//
+// All this is for a store of one process. Over one that others share, a row gets its place when it
+// is visible: see feedplace.go.
 
 // feedPlace is the place of a transaction in the feeds: the generation of the process that wrote
 // it, and the number that it drew there. Each process begins a generation of its own with its first
 // write, above all earlier ones, so no place is ever drawn twice, and after a crash none is under
-// way.
+// way. Over shared stores an organization has a generation.
 type feedPlace struct {
 	generation uint32
 	number     uint64
@@ -56,7 +60,8 @@ func readFeedPlace(data []byte) feedPlace {
 type FeedCursor struct {
 	place feedPlace
 	index uint32 // of the event in its transaction; feedWhole for the last one
-	// nonce is that of the generation: a copy of the store, or one that was restored, has others.
+	// nonce is that of the row, or of the generation if the row has none: a copy of the store, or one
+	// that was restored, has others.
 	nonce feedNonce
 }
 
@@ -105,7 +110,9 @@ func ParseFeedCursor(text string) (FeedCursor, error) {
 
 // feed draws places, and knows which of them are under way.
 type feed struct {
-	watch watchers[string] // by organization
+	watch    watchers[string] // by organization
+	told     atomic.Int64     // rows that were written without a place
+	placings placings
 
 	mu    sync.Mutex // guards the fields below
 	known bool       // base has been read
@@ -114,13 +121,21 @@ type feed struct {
 	generation uint32                 // of this process; 0 before its first write
 	number     uint64                 // the last that was drawn
 	under      map[string][]feedPlace // the places of an organization whose batch is under way, ascending
+	stamp      uint64                 // the last that was drawn, see [Store.enqueue]
 }
 
 // applyTold applies a batch that adds a row to the feed of an organization. Its caller has read the
-// head that the batch requires.
+// head that the batch requires. Over shared stores the batch has the row already.
 func (s *Store) applyTold(ctx context.Context, batch *kv.Batch, org string, row *feedRow) (kv.Commit, error) {
 	if row == nil || org == "" {
 		return s.kv.Apply(ctx, batch)
+	}
+	if s.options.Shared {
+		commit, err := s.kv.Apply(ctx, batch)
+		if err == nil {
+			s.feed.watch.notify(org)
+		}
+		return commit, err
 	}
 	place, err := s.drawPlace(ctx, org)
 	if err != nil {
@@ -132,14 +147,18 @@ func (s *Store) applyTold(ctx context.Context, batch *kv.Batch, org string, row 
 }
 
 // ApplyCreation applies a batch with a repository that [Store.CreateWith] or [Store.Create] has
-// added to it, and adds the creation to the feed of the change's organization. It is otherwise
-// [kv.Store.Apply].
+// added to it for the same change, and adds the creation to the feed of the change's organization.
+// It is otherwise [kv.Store.Apply].
 func (s *Store) ApplyCreation(
 	ctx context.Context, batch *kv.Batch, repo RepoID, change Change, refs int,
 ) (kv.Commit, error) {
-	return s.applyTold(ctx, batch, change.Org, &feedRow{
+	return s.applyTold(ctx, batch, change.Org, createdRow(repo, &change, refs))
+}
+
+func createdRow(repo RepoID, change *Change, refs int) *feedRow {
+	return &feedRow{
 		kind: feedCreated, repo: repo, sequence: 1, count: uint32(refs) + 1, millis: change.Time.UnixMilli(),
-	})
+	}
 }
 
 // drawPlace returns the next place in the feeds, as under way: the caller settles it.
@@ -172,11 +191,8 @@ func (s *Store) beginGeneration(ctx context.Context) error {
 		return err
 	}
 	for next := base + 1; ; next++ {
-		var nonce feedNonce
-		_, _ = rand.Read(nonce[:]) // does not fail
 		batch := kv.NewBatch()
-		batch.RequireAbsent(feedGenerationKey(next))
-		batch.Put(feedGenerationKey(next), nonce[:])
+		putGeneration(batch, next)
 		_, err := s.kv.Apply(ctx, batch)
 		if errors.Is(err, kv.ErrConflict) {
 			continue
@@ -193,6 +209,20 @@ func (s *Store) beginGeneration(ctx context.Context) error {
 	}
 }
 
+// putGeneration adds a generation to a batch that fails with kv.ErrConflict if it is there.
+func putGeneration(batch *kv.Batch, generation uint32) {
+	nonce := newFeedNonce()
+	batch.RequireAbsent(feedGenerationKey(generation))
+	batch.Put(feedGenerationKey(generation), nonce[:])
+}
+
+func newFeedNonce() (nonce feedNonce) {
+	for nonce == (feedNonce{}) {
+		_, _ = rand.Read(nonce[:]) // does not fail
+	}
+	return nonce
+}
+
 // feedBase returns the newest generation of earlier processes. The first call reads it, before this
 // process begins its own.
 func (s *Store) feedBase(ctx context.Context) (uint32, error) {
@@ -202,16 +232,21 @@ func (s *Store) feedBase(ctx context.Context) (uint32, error) {
 	if known {
 		return base, nil
 	}
-	prefix := feedGenerationKey(0)[:2]
-	for pair, err := range s.kv.Scan(ctx,
-		kv.ScanOptions{Start: prefix, End: kv.PrefixEnd(prefix), Reverse: true, Limit: 1}) {
+	for {
+		rows, err := s.kv.Read(ctx, kv.ReadSet{Ranges: []kv.ScanOptions{newestGeneration, anyUnplaced}})
+		if err == nil {
+			base, err = generationOf(rows.Pages[0])
+		}
 		if err != nil {
 			return 0, fmt.Errorf("read the generations of the feeds: %w", err)
 		}
-		if len(pair.Key) != len(prefix)+4 {
-			return 0, corrupt("generation key of %d bytes", len(pair.Key))
+		if len(rows.Pages[1].Pairs) == 0 {
+			break
 		}
-		base = binary.BigEndian.Uint32(pair.Key[len(prefix):])
+		// They were written while the store was shared, and come before all that follows.
+		if err := s.placeAll(ctx); err != nil {
+			return 0, err
+		}
 	}
 	s.feed.mu.Lock()
 	defer s.feed.mu.Unlock()
@@ -219,6 +254,23 @@ func (s *Store) feedBase(ctx context.Context) (uint32, error) {
 		s.feed.base, s.feed.known = base, true
 	}
 	return s.feed.base, nil
+}
+
+// newestGeneration selects the last generation that was begun.
+var newestGeneration = kv.ScanOptions{
+	Start: []byte{feedTable, feedGenerations}, End: []byte{feedTable, feedGenerations + 1}, Reverse: true, Limit: 1,
+}
+
+// generationOf returns what newestGeneration has found, 0 for none.
+func generationOf(page kv.Page) (uint32, error) {
+	if len(page.Pairs) == 0 {
+		return 0, nil
+	}
+	key := page.Pairs[0].Key
+	if len(key) != 2+4 {
+		return 0, corrupt("generation key of %d bytes", len(key))
+	}
+	return binary.BigEndian.Uint32(key[2:]), nil
 }
 
 // settle ends a place: its batch is visible, or refused. It wakes the readers that waited for it.
@@ -243,6 +295,9 @@ func (f *feed) settle(org string, place feedPlace) {
 // stable returns a place up to which the feed of an organization is complete: all rows at or below
 // it that will ever exist are visible now, durable or not.
 func (s *Store) stable(ctx context.Context, org string) (feedPlace, error) {
+	if s.options.Shared { // who has a place is visible
+		return feedPlace{math.MaxUint32, math.MaxUint64}, nil
+	}
 	base, err := s.feedBase(ctx)
 	if err != nil {
 		return feedPlace{}, err

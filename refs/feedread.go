@@ -75,33 +75,47 @@ func (s *Store) FeedEnd(ctx context.Context, org string) (FeedCursor, error) {
 }
 
 // AwaitFeed returns when the feed of an organization may have an event behind a position, or with
-// the error of ctx. Writes of other processes do not wake it.
+// the error of ctx. Writes of other processes wake it if the store is [Options.Shared].
 func (s *Store) AwaitFeed(ctx context.Context, org string, after FeedCursor) error {
 	for {
 		moved, leave := s.feed.watch.enter(org)
 		found, err := s.feedGoesOn(ctx, org, after)
+		if !found && err == nil {
+			err = s.wait(ctx, moved, feedQuestion(org, after))
+		}
+		leave()
 		if found || err != nil {
-			leave()
 			return err
 		}
-		select {
-		case <-moved:
-			leave()
-		case <-ctx.Done():
-			leave()
-			return ctx.Err()
-		}
+	}
+}
+
+// feedQuestion asks whether there is a row behind a cursor, with a place or without.
+func feedQuestion(org string, after FeedCursor) question {
+	start := after.place
+	start.number++ // numbers begin with 1
+	return question{
+		name: string(feedKey(org, start)),
+		set: kv.ReadSet{Ranges: []kv.ScanOptions{
+			unplacedRange(org, 1), {Start: feedKey(org, start), End: kv.PrefixEnd(feedPrefix(org)), Limit: 1},
+		}},
+		met: func(rows kv.Rows) bool { return len(rows.Pages[0].Pairs)+len(rows.Pages[1].Pairs) > 0 },
 	}
 }
 
 // feedGoesOn reports whether there is a stable row behind a cursor.
 func (s *Store) feedGoesOn(ctx context.Context, org string, after FeedCursor) (bool, error) {
+	if !after.IsZero() && after.index != feedWhole {
+		return true, nil
+	}
+	if s.options.Shared {
+		asks := feedQuestion(org, after)
+		rows, err := s.kv.Read(ctx, asks.set)
+		return err == nil && asks.met(rows), err
+	}
 	stable, err := s.stable(ctx, org)
 	if err != nil {
 		return false, err
-	}
-	if !after.IsZero() && after.index != feedWhole {
-		return true, nil
 	}
 	start := after.place
 	start.number++ // numbers begin with 1
@@ -121,6 +135,10 @@ func feedScan(org string, from, stable feedPlace, limit int) kv.ScanOptions {
 
 // readFeed runs a reader over one instant of the store, and returns when what it tells is durable.
 func (s *Store) readFeed(ctx context.Context, r *feedReader) error {
+	more, err := s.placeFor(ctx, r)
+	if err != nil {
+		return err
+	}
 	stable, err := s.stable(ctx, r.org) // first: what is settled by now is visible in the snapshot
 	if err != nil {
 		return err
@@ -134,6 +152,7 @@ func (s *Store) readFeed(ctx context.Context, r *feedReader) error {
 		err = r.last(ctx)
 	} else if err = r.locate(ctx); err == nil {
 		err = r.read(ctx)
+		r.page.More = r.page.More || more
 	}
 	err = errors.Join(err, rows.Close())
 	// Also a refusal speaks of what is durable: docs/invariants.md 1.
@@ -197,13 +216,18 @@ func (r *feedReader) nonce(ctx context.Context, generation uint32) (nonce feedNo
 	return feedNonce(value), true, nil
 }
 
-// cursor returns the position behind an event of the transaction at a place.
-func (r *feedReader) cursor(ctx context.Context, place feedPlace, index uint32) (FeedCursor, error) {
-	nonce, found, err := r.nonce(ctx, place.generation)
-	if err == nil && !found {
-		err = corrupt("generation %d of the feeds is missing", place.generation)
+// cursor returns the position behind all events of the transaction at a place.
+func (r *feedReader) cursor(ctx context.Context, at feedMark) (FeedCursor, error) {
+	cursor := FeedCursor{place: at.place, index: feedWhole, nonce: at.nonce}
+	if at.nonce != (feedNonce{}) {
+		return cursor, nil
 	}
-	return FeedCursor{place: place, index: index, nonce: nonce}, err
+	nonce, found, err := r.nonce(ctx, at.place.generation)
+	if err == nil && !found {
+		err = corrupt("generation %d of the feeds is missing", at.place.generation)
+	}
+	cursor.nonce = nonce
+	return cursor, err
 }
 
 // locate makes sure that nothing is missing behind the cursor: it is where the feed has been
@@ -212,15 +236,9 @@ func (r *feedReader) locate(ctx context.Context) error {
 	if r.after.IsZero() {
 		return nil
 	}
-	nonce, found, err := r.nonce(ctx, r.after.place.generation)
-	if err != nil {
+	found, err := r.isThere(ctx, r.after)
+	if found || err != nil {
 		return err
-	}
-	if found && nonce == r.after.nonce {
-		_, err := r.rows.Get(ctx, feedKey(r.org, r.after.place))
-		if !errors.Is(err, kv.ErrNotFound) {
-			return err
-		}
 	}
 	value, err := r.rows.Get(ctx, feedFloorKey(r.org))
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
@@ -228,10 +246,11 @@ func (r *feedReader) locate(ctx context.Context) error {
 	}
 	var floor FeedCursor
 	if err == nil {
-		if len(value) != feedPlaceBytes {
-			return corrupt("floor of a feed of %d bytes", len(value))
+		at, err := decodeFeedMark(value)
+		if err != nil {
+			return err
 		}
-		if floor, err = r.cursor(ctx, readFeedPlace(value), feedWhole); err != nil {
+		if floor, err = r.cursor(ctx, at); err != nil {
 			return err
 		}
 	}
@@ -240,6 +259,29 @@ func (r *feedReader) locate(ctx context.Context) error {
 	}
 	r.tell(feedFloorKey(r.org))
 	return &FeedGoneError{Oldest: floor}
+}
+
+// isThere reports whether the row of a cursor is there, and of the history that the cursor is from.
+func (r *feedReader) isThere(ctx context.Context, at FeedCursor) (bool, error) {
+	value, err := r.rows.Get(ctx, feedKey(r.org, at.place))
+	if errors.Is(err, kv.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	row, err := decodeFeedRow(value)
+	if err != nil {
+		return false, err
+	}
+	nonce := row.nonce
+	if nonce == (feedNonce{}) {
+		var found bool
+		if nonce, found, err = r.nonce(ctx, at.place.generation); err != nil || !found {
+			return false, err
+		}
+	}
+	return nonce == at.nonce, nil
 }
 
 // read fills the page.
@@ -325,7 +367,7 @@ func (r *feedReader) scan(ctx context.Context, options kv.ScanOptions) iter.Seq2
 			_, place, keyErr := splitFeedKey(pair.Key)
 			row, rowErr := decodeFeedRow(pair.Value)
 			if keyErr == nil && rowErr == nil { // else read tells of it
-				if place.generation != generation {
+				if row.nonce == (feedNonce{}) && place.generation != generation {
 					generation = place.generation
 					set.Keys = append(set.Keys, feedGenerationKey(generation))
 				}
@@ -355,7 +397,7 @@ func (r *feedReader) add(ctx context.Context, place feedPlace, row *feedRow) (bo
 	if place == r.after.place {
 		first = r.after.index + 1
 	}
-	whole, err := r.cursor(ctx, place, feedWhole)
+	whole, err := r.cursor(ctx, feedMark{place, row.nonce})
 	if err != nil {
 		return false, err
 	}
@@ -504,7 +546,11 @@ func (r *feedReader) last(ctx context.Context) error {
 			return err
 		}
 		r.tell(feedKey(r.org, place))
-		r.page.Next, err = r.cursor(ctx, place, feedWhole)
+		row, err := decodeFeedRow(pair.Value)
+		if err != nil {
+			return err
+		}
+		r.page.Next, err = r.cursor(ctx, feedMark{place, row.nonce})
 		return err
 	}
 	return nil

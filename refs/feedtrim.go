@@ -12,11 +12,14 @@ import (
 // TrimFeeds removes the transactions that are older than before from the feeds of all
 // organizations, each from its oldest on, as [Store.TrimJournal] does with a journal.
 func (s *Store) TrimFeeds(ctx context.Context, before time.Time) error {
+	var failed error // of the first feed; the others are trimmed nevertheless
+	if s.options.Shared {
+		failed = s.placeAll(ctx)
+	}
 	start := []byte{feedTable, feedRows}
 	end := kv.PrefixEnd(start)
-	var failed error // of the first feed; the others are trimmed nevertheless
 	for {
-		org, found, err := s.firstFeed(ctx, start, end)
+		org, found, err := s.firstFeed(ctx, start, end, feedPlaceBytes)
 		if err != nil || !found {
 			return errors.Join(failed, err)
 		}
@@ -27,13 +30,14 @@ func (s *Store) TrimFeeds(ctx context.Context, before time.Time) error {
 	}
 }
 
-// firstFeed returns the organization of the first row of a range.
-func (s *Store) firstFeed(ctx context.Context, start, end []byte) (org string, found bool, err error) {
+// firstFeed returns the organization of the first row of a range, in whose keys so many bytes
+// follow it.
+func (s *Store) firstFeed(ctx context.Context, start, end []byte, size int) (org string, found bool, err error) {
 	for pair, err := range s.kv.Scan(ctx, kv.ScanOptions{Start: start, End: end, Limit: 1}) {
 		if err != nil {
 			return "", false, fmt.Errorf("scan feeds: %w", err)
 		}
-		org, _, err := splitFeedKey(pair.Key)
+		org, _, err := splitOrg(pair.Key, size)
 		return org, err == nil, err
 	}
 	return "", false, nil
@@ -55,6 +59,7 @@ func (s *Store) trimFeed(ctx context.Context, org string, before time.Time) erro
 		batch.Require(feedFloorKey(org), floor)
 	}
 	var last []byte // key of the last row to remove
+	var nonce feedNonce
 	for pair, err := range s.kv.Scan(ctx, feedScan(org, feedPlace{}, stable, 0)) {
 		if err != nil {
 			return err
@@ -66,13 +71,13 @@ func (s *Store) trimFeed(ctx context.Context, org string, before time.Time) erro
 		if !time.UnixMilli(row.millis).Before(before) {
 			break
 		}
-		last = append(last[:0], pair.Key...)
+		last, nonce = append(last[:0], pair.Key...), row.nonce
 	}
 	if last == nil {
 		return nil
 	}
 	prefix := feedPrefix(org)
-	batch.Put(feedFloorKey(org), last[len(prefix):])
+	batch.Put(feedFloorKey(org), feedMark{readFeedPlace(last[len(prefix):]), nonce}.encode())
 	batch.DeleteRange(prefix, append(last, 0))
 	_, err = s.kv.Apply(ctx, batch)
 	if errors.Is(err, kv.ErrConflict) {

@@ -9,7 +9,7 @@ import (
 
 // head is the row that every transaction of a repository requires and replaces.
 //
-//	sequence(8) count(8) nameBytes(8) [token(8)]
+//	sequence(8) count(8) nameBytes(8) [token(8) [stamp(8)]]
 //
 // Releases that knew no tokens have left rows without one.
 type head struct {
@@ -19,6 +19,9 @@ type head struct {
 	// token is the exclusive or of the marks of all transactions so far, see [Entry]. It tells states
 	// of one sequence apart that belong to different histories, after a store has lost its end.
 	token uint64
+	// stamp is that of the last transaction that a feed tells, see [Store.enqueue]; 0 if each of them
+	// was over a store of one process.
+	stamp uint64
 }
 
 // Version names one state of a repository's refs, also when the store has lost its last
@@ -45,18 +48,22 @@ func (h head) following() (next head, mark uint64) {
 }
 
 func (h head) encode() []byte {
-	row := make([]byte, 0, 32)
+	row := make([]byte, 0, 40)
 	row = binary.BigEndian.AppendUint64(row, h.sequence)
 	row = binary.BigEndian.AppendUint64(row, h.count)
 	row = binary.BigEndian.AppendUint64(row, h.nameBytes)
 	if h.token == 0 {
 		return row
 	}
-	return binary.BigEndian.AppendUint64(row, h.token)
+	row = binary.BigEndian.AppendUint64(row, h.token)
+	if h.stamp == 0 {
+		return row
+	}
+	return binary.BigEndian.AppendUint64(row, h.stamp)
 }
 
 func decodeHead(row []byte) (head, error) {
-	if len(row) != 24 && len(row) != 32 {
+	if len(row) != 24 && len(row) != 32 && len(row) != 40 {
 		return head{}, corrupt("head of %d bytes", len(row))
 	}
 	h := head{
@@ -64,9 +71,14 @@ func decodeHead(row []byte) (head, error) {
 		count:     binary.BigEndian.Uint64(row[8:]),
 		nameBytes: binary.BigEndian.Uint64(row[16:]),
 	}
-	if len(row) == 32 {
+	if len(row) >= 32 {
 		if h.token = binary.BigEndian.Uint64(row[24:]); h.token == 0 {
 			return head{}, corrupt("head with a token of zero")
+		}
+	}
+	if len(row) == 40 {
+		if h.stamp = binary.BigEndian.Uint64(row[32:]); h.stamp == 0 {
+			return head{}, corrupt("head with a stamp of zero")
 		}
 	}
 	return h, nil

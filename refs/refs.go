@@ -7,7 +7,8 @@
 // Start at [Open], [Store.Update] to write and [Store.Snapshot] to read. The map, by file:
 //
 //	refs, repo, errors           a ref; a repository's ID; errors that callers decide on
-//	store, head, watch, guard    Store; the head row; waiting for a head; turns of writers
+//	store, head, guard           Store; the head row; turns of writers
+//	watch, poll                  waiting for writes of this process, and of others
 //	transaction                  Update, from the turn to the batch that makes changes visible
 //	tx, check, lookahead         the changes of one transaction, and what it refuses
 //	names, reponame              rules for the names of refs and repositories
@@ -16,8 +17,8 @@
 //	prefetch                     are read together
 //	journal, journalcursor       the history of changes
 //	receipt                      results of requests with a key
-//	feed, feedrow, feedread,     the changes of all repositories of an organization in one order
-//	feedtrim
+//	feed, feedplace, feedrow,    the changes of all repositories of an organization in one order
+//	feedread, feedtrim
 //	keys, row, fsck              tables and formats; checking them
 //
 // A change is visible before it is durable, so data must be made durable before it is sent to a

@@ -24,10 +24,13 @@ type Options struct {
 	ReceiptAge time.Duration
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
+	// Shared says that other processes write to the same store.
+	Shared bool
 }
 
 // Store is the refs of all repositories of a key-value store. Any number of stores, in any number
-// of processes, may share one.
+// of processes, may share one; for feeds and for waits that are complete each of them has to be
+// [Options.Shared] then.
 type Store struct {
 	kv      kv.Store
 	options Options
@@ -35,7 +38,8 @@ type Store struct {
 	loaders guards                   // one reader decodes the refs of a repository for all
 	cache   *lru.Cache[RepoID, *set] // of the repositories that were read last
 	watch   watchers[RepoID]
-	feed    feed // positions in the feeds of organizations
+	polls   poller // of what other processes write
+	feed    feed   // positions in the feeds of organizations
 }
 
 // Open returns the refs that are kept in store.
@@ -46,7 +50,10 @@ func Open(store kv.Store, options Options) *Store {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return &Store{kv: store, options: options, cache: lru.New[RepoID, *set](options.CacheBytes, options.CacheBytes)}
+	return &Store{
+		kv: store, options: options, cache: lru.New[RepoID, *set](options.CacheBytes, options.CacheBytes),
+		polls: poller{keys: store},
+	}
 }
 
 // Head returns the sequence of the repository's last transaction. It may not be durable yet.
@@ -79,15 +86,19 @@ func (s *Store) WaitDurable(ctx context.Context, repo RepoID) error {
 }
 
 // Create adds to batch the creation of a repository without refs, at sequence 1. The batch fails
-// with kv.ErrConflict when repo exists.
+// with kv.ErrConflict when repo exists. With an organization, [Store.ApplyCreation] applies it.
 func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 	if err := change.check(); err != nil {
 		return err
 	}
+	if change.Time.IsZero() {
+		change.Time = s.options.Now()
+	}
 	batch.RequireAbsent(headKey(repo))
 	first, mark := head{}.following()
+	s.enqueue(batch, &change, &first, createdRow(repo, &change, 0))
 	batch.Put(headKey(repo), first.encode())
-	entry := change.entry(1, mark, s.options.Now())
+	entry := change.entry(1, mark, change.Time)
 	batch.Put(journalKey(repo, 1, 0), appendEntry(nil, &entry))
 	return nil
 }
@@ -118,6 +129,7 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 	if invariants.Enabled {
 		tx.checkCounted()
 	}
+	s.enqueue(batch, &change, &tx.next, createdRow(repo, &change, len(refs)))
 	batch.RequireAbsent(headKey(repo))
 	batch.Put(headKey(repo), tx.next.encode())
 	return nil

@@ -214,7 +214,8 @@ func TestRepoID(t *testing.T) {
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	keys := openKV(t)
-	here, there := refs.Open(keys, refs.Options{}), refs.Open(keys, refs.Options{})
+	shared := refs.Options{Shared: true}
+	here, there := refs.Open(keys, shared), refs.Open(keys, shared)
 	repo := createRepo(t, keys, here)
 	if err := here.Await(t.Context(), repo, 1); err != nil {
 		t.Fatal(err)

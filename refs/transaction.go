@@ -143,6 +143,9 @@ func (s *Store) Update(
 		if err == nil && change.Announced != nil && len(result.Updates) > 0 {
 			change.Announced()
 		}
+		if err == nil {
+			s.placeSome(ctx, change.Org)
+		}
 		return result, err
 	}
 	if waitErr := s.kv.WaitDurable(ctx, told); waitErr != nil {
@@ -303,19 +306,20 @@ func (tx *Tx) seal() (Result, error) {
 	if tx.dropped {
 		tx.head.require(tx.batch, tx.repo)
 		Drop(tx.batch, tx.repo)
-		tx.told = &feedRow{
+		tx.next = tx.head
+		tx.tell(&feedRow{
 			kind: feedDeleted, repo: tx.repo, sequence: result.Sequence, count: 1, millis: tx.change.Time.UnixMilli(),
 			actor: tx.change.Actor, cause: tx.change.Cause, name: tx.change.Name,
-		}
+		})
 		tx.putReceipt(result.Sequence)
 		return result, nil
 	}
 	tx.putChanges(&result)
 	if count := len(result.Updates); count > 0 {
-		tx.told = &feedRow{
+		tx.tell(&feedRow{
 			kind: feedChanged, repo: tx.repo, sequence: result.Sequence, count: uint32(count),
 			millis: tx.change.Time.UnixMilli(),
-		}
+		})
 	}
 	if len(result.Updates) == 0 {
 		if tx.batch.Count() == 0 {
@@ -329,6 +333,12 @@ func (tx *Tx) seal() (Result, error) {
 	tx.head.require(tx.batch, tx.repo)
 	tx.batch.Put(headKey(tx.repo), tx.next.encode())
 	return result, tx.batch.Err()
+}
+
+// tell adds the transaction to the feed of its organization, see [Store.applyTold].
+func (tx *Tx) tell(row *feedRow) {
+	tx.told = row
+	tx.store.enqueue(tx.batch, tx.change, &tx.next, row)
 }
 
 // checkFenced checks that the batch requires the head under which the transaction was prepared, and

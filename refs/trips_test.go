@@ -237,7 +237,7 @@ func TestTripsOfUpdate(t *testing.T) {
 		{"a move without a name", update(named(), setter("refs/heads/a", 3)), "get h, get r, apply", nil},
 		{
 			"the first one of an organization", update(fed, setter("refs/heads/a", 4)),
-			"read h i r, scan e, apply, apply", nil,
+			"read h i r, read E, apply, apply", nil,
 		},
 		{
 			"one without a key", update(refs.Change{Org: "acme", Names: fed.Names}, setter("refs/heads/a", 5)),

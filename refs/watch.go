@@ -3,17 +3,12 @@ package refs
 import (
 	"context"
 	"sync"
-	"time"
-)
 
-// Await polls for transactions of other processes, which cannot notify it. The interval grows from
-// pollFirst to pollLast, so that many long waits cost little.
-const (
-	pollFirst = 100 * time.Millisecond
-	pollLast  = 2 * time.Second
+	"packhorse/odb/kv"
 )
 
 // Await returns when the repository's sequence is at least the given one, or with the error of ctx.
+// Writes of other processes wake it if the store is [Options.Shared].
 //
 // Errors: [ErrRepositoryNotFound].
 func (s *Store) Await(ctx context.Context, repo RepoID, sequence uint64) error {
@@ -21,27 +16,45 @@ func (s *Store) Await(ctx context.Context, repo RepoID, sequence uint64) error {
 	if err != nil || head.sequence >= sequence {
 		return err
 	}
-	pause := pollFirst
-	poll := time.NewTimer(pause)
-	defer poll.Stop()
 	for {
 		moved, leave := s.watch.enter(repo)
 		head, err := s.head(ctx, repo)
-		if err != nil || head.sequence >= sequence {
-			leave()
-			return err
-		}
-		select {
-		case <-moved:
-		case <-poll.C:
-			pause = min(pause+pause/2, pollLast)
-			poll.Reset(pause)
-		case <-ctx.Done():
-			leave()
-			return ctx.Err()
+		reached := err == nil && head.sequence >= sequence
+		if !reached && err == nil {
+			err = s.wait(ctx, moved, headQuestion(repo, sequence))
 		}
 		leave()
+		if reached || err != nil {
+			return err
+		}
 	}
+}
+
+// headQuestion asks whether a repository has reached a sequence, or has gone.
+func headQuestion(repo RepoID, sequence uint64) question {
+	key := headKey(repo)
+	return question{name: string(key), set: kv.ReadSet{Keys: [][]byte{key}}, met: func(rows kv.Rows) bool {
+		head, err := decodeHead(rows.Values[0]) // fails for one that has gone, too
+		return err != nil || head.sequence >= sequence
+	}}
+}
+
+// wait returns when moved is closed or, over a shared store, when a question is met, or with the
+// error of ctx. It may return early.
+func (s *Store) wait(ctx context.Context, moved <-chan struct{}, asks question) error {
+	var met <-chan struct{}
+	if s.options.Shared {
+		var leave func()
+		met, leave = s.polls.ask(asks)
+		defer leave()
+	}
+	select {
+	case <-moved:
+	case <-met:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // watchers wakes the waiters for a repository, or for an organization, when it has moved.

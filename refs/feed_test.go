@@ -27,6 +27,17 @@ func tell(tb testing.TB, store *refs.Store, org string, repo refs.RepoID, pairs 
 	}
 }
 
+// eachFeed runs a test over a store of one process, and over one that others share.
+func eachFeed(t *testing.T, test func(t *testing.T, options refs.Options)) {
+	t.Helper()
+	for _, shared := range []bool{false, true} {
+		t.Run(fmt.Sprintf("shared %t", shared), func(t *testing.T) {
+			t.Parallel()
+			test(t, refs.Options{Shared: shared})
+		})
+	}
+}
+
 // describeEvent is an event of a feed in a line.
 func describeEvent(e *refs.FeedEvent) string {
 	switch e.Kind {
@@ -169,8 +180,13 @@ func TestFeedHoldsBack(t *testing.T) {
 // Nothing is told that a crash could take back, not even that a repository is gone.
 func TestFeedToldWhenDurable(t *testing.T) {
 	t.Parallel()
+	eachFeed(t, testFeedToldWhenDurable)
+}
+
+func testFeedToldWhenDurable(t *testing.T, options refs.Options) {
+	t.Helper()
 	keys := openKV(t)
-	plain := refs.Open(keys, refs.Options{})
+	plain := refs.Open(keys, options)
 	repo, gone := createRepo(t, keys, plain), createRepo(t, keys, plain)
 	tell(t, plain, "acme", gone, "refs/heads/a", 1)
 	before := feedOf(t, plain, "acme", refs.FeedCursor{}, 10)[0].Cursor
@@ -179,7 +195,7 @@ func TestFeedToldWhenDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := make(map[string]bool)
-	store := refs.Open(asking{keys, asked}, refs.Options{})
+	store := refs.Open(asking{keys, asked}, options)
 	tell(t, store, "acme", repo, "refs/heads/a", 1)
 	page, err := store.Feed(t.Context(), "acme", before, 10)
 	if err != nil || len(page.Events) != 1 {
@@ -220,13 +236,14 @@ func TestFeedAgainstJournals(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(54, seed))
 			keys := openKV(t)
-			store := refs.Open(keys, refs.Options{})
+			options := refs.Options{Shared: seed%2 == 1}
+			store := refs.Open(keys, options)
 			var live []refs.RepoID
 			var want []string
 			for step := range 120 {
 				switch n := random.IntN(10); {
 				case n == 0:
-					store = refs.Open(keys, refs.Options{}) // another process
+					store = refs.Open(keys, options) // another process
 				case n == 1 || len(live) < 2:
 					repo, lines := found(t, store, random.IntN(4))
 					live, want = append(live, repo), append(want, lines...)
@@ -319,9 +336,14 @@ func change(tb testing.TB, store *refs.Store, repo refs.RepoID, step, count int)
 func TestFeedCursors(t *testing.T) {
 	t.Parallel()
 	odbtest.NeedsEmbedded(t, "it copies the files of the keys")
+	eachFeed(t, testFeedCursors)
+}
+
+func testFeedCursors(t *testing.T, options refs.Options) {
+	t.Helper()
 	fs := vfs.NewMem()
 	keys := openKVOn(t, fs)
-	store := refs.Open(keys, refs.Options{})
+	store := refs.Open(keys, options)
 	repo, theirs := createRepo(t, keys, store), createRepo(t, keys, store)
 	tell(t, store, "acme", repo, "refs/heads/a", 1)
 	tell(t, store, "other", theirs, "refs/heads/a", 1)
@@ -336,8 +358,8 @@ func TestFeedCursors(t *testing.T) {
 	}
 	var ends []refs.FeedCursor
 	stores := []*refs.Store{
-		refs.Open(openKVOn(t, fs), refs.Options{}),
-		refs.Open(openKVOn(t, copied), refs.Options{}),
+		refs.Open(openKVOn(t, fs), options),
+		refs.Open(openKVOn(t, copied), options),
 	}
 	for _, store := range stores { // the same places in both
 		tell(t, store, "acme", repo, "refs/heads/a", 2)
@@ -376,9 +398,15 @@ func TestFeedCursors(t *testing.T) {
 // The feed is kept as long as the journal, and says so to whom it has left behind.
 func TestTrimFeeds(t *testing.T) {
 	t.Parallel()
+	eachFeed(t, testTrimFeeds)
+}
+
+func testTrimFeeds(t *testing.T, options refs.Options) {
+	t.Helper()
 	keys := openKV(t)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	store := refs.Open(keys, refs.Options{Now: func() time.Time { return now }})
+	options.Now = func() time.Time { return now }
+	store := refs.Open(keys, options)
 	repo, other := createRepo(t, keys, store), createRepo(t, keys, store)
 	for n := range 4 {
 		tell(t, store, "acme", repo, "refs/heads/a", n+1, "refs/heads/b", n+1)
@@ -416,7 +444,7 @@ func TestTrimFeeds(t *testing.T) {
 		t.Errorf("the other feed: %q", describeFeed(got))
 	}
 	trim(24) // all of it: new events come behind the cursors that are left
-	store = refs.Open(keys, refs.Options{Now: func() time.Time { return now }})
+	store = refs.Open(keys, options)
 	tell(t, store, "acme", repo, "refs/heads/a", 9)
 	if got := feedOf(t, store, "acme", all[7].Cursor, 10); len(got) != 1 {
 		t.Errorf("after all was trimmed: %q", describeFeed(got))
@@ -426,9 +454,15 @@ func TestTrimFeeds(t *testing.T) {
 // A journal that was trimmed further than the feed leaves no gap untold.
 func TestFeedOverATrimmedJournal(t *testing.T) {
 	t.Parallel()
+	eachFeed(t, testFeedOverATrimmedJournal)
+}
+
+func testFeedOverATrimmedJournal(t *testing.T, options refs.Options) {
+	t.Helper()
 	keys := openKV(t)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	store := refs.Open(keys, refs.Options{Now: func() time.Time { return now }})
+	options.Now = func() time.Time { return now }
+	store := refs.Open(keys, options)
 	repo := createRepo(t, keys, store)
 	for n := range 3 {
 		tell(t, store, "acme", repo, "refs/heads/a", n+1)
@@ -453,10 +487,19 @@ func TestFeedOverATrimmedJournal(t *testing.T) {
 // Damage is told, by a reader and by fsck.
 func TestFeedDamage(t *testing.T) {
 	t.Parallel()
+	eachFeed(t, testFeedDamage)
+}
+
+func testFeedDamage(t *testing.T, options refs.Options) {
+	t.Helper()
 	keys := openKV(t)
-	store := refs.Open(keys, refs.Options{})
+	store := refs.Open(keys, options)
 	repo := createRepo(t, keys, store)
 	tell(t, store, "acme", repo, "refs/heads/a", 1)
+	if options.Shared { // two rows with a place, and one without
+		feedOf(t, store, "acme", refs.FeedCursor{}, 1)
+		tell(t, store, "acme", repo, "refs/heads/a", 2)
+	}
 	for pair, err := range keys.Scan(t.Context(), kv.ScanOptions{Start: []byte("e"), End: []byte("f")}) {
 		if err != nil {
 			t.Fatal(err)
@@ -473,8 +516,10 @@ func TestFeedDamage(t *testing.T) {
 		if err := store.FsckFeeds(t.Context()); !errors.Is(err, refs.ErrCorrupt) {
 			t.Errorf("fsck of %q: %v", key, err)
 		}
-		if _, err := store.Feed(t.Context(), "acme", refs.FeedCursor{}, 1); !errors.Is(err, refs.ErrCorrupt) {
-			t.Errorf("reading %q: %v", key, err)
+		if !options.Shared || key[1] == 'n' { // other reads give a place to the row without one
+			if _, err := store.Feed(t.Context(), "acme", refs.FeedCursor{}, 1); !errors.Is(err, refs.ErrCorrupt) {
+				t.Errorf("reading %q: %v", key, err)
+			}
 		}
 		put(value)
 	}

@@ -23,14 +23,14 @@ import (
 // server it asks. PACKHORSE_CASE_COUNT is the number of stories.
 func TestFeedOfServers(t *testing.T) {
 	t.Parallel()
-	count := 40
+	count := 16
 	if text := os.Getenv("PACKHORSE_CASE_COUNT"); text != "" {
 		var err error
 		if count, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
 		}
 	} else if testing.Short() || odbtest.Shared() {
-		count = 8
+		count = 4
 	}
 	for seed := range uint64(count) {
 		w := &feedWorld{t: t, random: rand.New(rand.NewPCG(64, seed)), keys: openKV(t), events: make(chan *feedActor)}

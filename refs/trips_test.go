@@ -501,3 +501,27 @@ func TestTripsOfJournal(t *testing.T) {
 		}, "snapshot, scan e, read e h j", nil},
 	})
 }
+
+// A transaction over shared stores costs no more than over others, and a page of a feed a read and
+// a batch more when there is news.
+func TestTripsOfSharedFeed(t *testing.T) {
+	t.Parallel()
+	keys, store, repo := openCounted(t, refs.Options{Shared: true})
+	change := refs.Change{Org: "acme", Names: []string{"refs/heads/a"}}
+	feed := func(want int) func() error {
+		return func() error {
+			page, err := store.Feed(t.Context(), "acme", refs.FeedCursor{}, 20)
+			if len(page.Events) != want {
+				t.Errorf("%d events", len(page.Events))
+			}
+			return err
+		}
+	}
+	costs(t, keys, []tripStep{
+		{"the first ref", updates(t.Context(), store, repo, change, setter("refs/heads/a", 1)), "read h r, apply", nil},
+		{"a move", updates(t.Context(), store, repo, change, setter("refs/heads/a", 2)), "read h r, apply", nil},
+		{"a feed with news", feed(2), "read e E, apply, snapshot, scan e, read h j", nil},
+		{"a feed", feed(2), "read e E, snapshot, scan e, read h j", nil},
+		{"a wait", func() error { return store.AwaitFeed(t.Context(), "acme", refs.FeedCursor{}) }, "read E", nil},
+	})
+}

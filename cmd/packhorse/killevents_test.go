@@ -15,32 +15,49 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// TestKillEvents has 16 writers commit to 100 repositories while three readers follow the events of
-// the organization, each cut at random and going on from its last event, and kills the server twice
-// in the middle: each reader hears of every event of every journal once, in the order of its
-// repository. PACKHORSE_EVENT_COUNT sets the number of commits.
+// TestKillEvents has 16 writers commit to many repositories while three readers follow the events
+// of the organization, each cut at random and going on from its last event, and kills a server
+// twice in the middle: each reader hears of every event of every journal once, in the order of its
+// repository. Of two servers, the readers take any for each connection, and one is suspended before
+// it is killed. PACKHORSE_EVENT_COUNT sets the number of commits, PACKHORSE_EVENT_PAUSE how long a
+// server is suspended at least.
 func TestKillEvents(t *testing.T) {
 	t.Parallel()
-	count := 2000
+	eachStore(t, testKillEvents)
+}
+
+// testKillEvents is the test over stores.
+func testKillEvents(t *testing.T, stores *sharedStores) {
+	t.Helper()
+	s := &eventStorm{
+		t: t, stores: stores, dir: t.TempDir(), count: 2000, repos: 100, third: make(chan struct{}, 3),
+		live: make([]atomic.Pointer[stormServer], 1),
+	}
+	if stores != nil {
+		s.count, s.repos, s.live = 300, 20, make([]atomic.Pointer[stormServer], 2)
+	}
 	if text := os.Getenv("PACKHORSE_EVENT_COUNT"); text != "" {
-		var err error
-		if count, err = strconv.Atoi(text); err != nil {
+		count, err := strconv.Atoi(text)
+		if err != nil {
 			t.Fatal(err)
 		}
+		s.count = int64(count)
 	}
-	s := &eventStorm{t: t, dir: t.TempDir(), count: int64(count), third: make(chan struct{}, 3)}
 	s.quiet, s.quieted = context.WithCancel(t.Context())
 	defer s.quieted()
-	s.start()
-	defer func() { _ = s.live.Load().server.Kill() }() // it has stopped unless the test fails
-	for repo := range stormRepos {
-		answer := s.live.Load().call(t.Context(), http.MethodPost, "/api/v1/repos", repo, nil)
+	for number := range s.live {
+		s.start(number)
+		defer func() { _ = s.live[number].Load().server.Kill() }() // it has stopped unless the test fails
+	}
+	for repo := range s.repos {
+		answer := s.live[0].Load().call(t.Context(), http.MethodPost, "/api/v1/repos", repo, nil)
 		answer.mustBe(t, http.StatusCreated)
 	}
 	heard := make([]*eventReader, 3)
@@ -51,11 +68,14 @@ func TestKillEvents(t *testing.T) {
 	}
 	for i := range 16 {
 		random := rand.New(rand.NewPCG(55, uint64(i)))
-		writers.Go(func() { s.write(random) })
+		writers.Go(func() { s.write(random, &s.live[i%len(s.live)]) })
 	}
-	for range 2 {
+	for round := range 2 {
 		<-s.third
-		s.restart()
+		if round == 0 && stores != nil {
+			s.suspend(0)
+		}
+		s.restart(round % len(s.live))
 	}
 	writers.Wait()
 	journals, total := s.journals()
@@ -65,20 +85,22 @@ func TestKillEvents(t *testing.T) {
 	for i, reader := range heard {
 		reader.check(i, journals, total)
 	}
-	if err := s.live.Load().server.Stop(); err != nil {
-		t.Error(err)
+	for number := range s.live {
+		if err := s.live[number].Load().server.Stop(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
-const stormRepos = 100
-
-// eventStorm is a server under many writers.
+// eventStorm is servers under many writers.
 type eventStorm struct {
-	t     *testing.T
-	dir   string
-	count int64 // of commits to be acknowledged
+	t      *testing.T
+	stores *sharedStores // nil for a server over its own
+	dir    string
+	count  int64 // of commits to be acknowledged
+	repos  int
 
-	live         atomic.Pointer[stormServer]
+	live         []atomic.Pointer[stormServer]
 	acknowledged atomic.Int64
 	third        chan struct{}   // has one for each third of the commits
 	quiet        context.Context // ends when the writers are done
@@ -95,22 +117,27 @@ type stormServer struct {
 	died   context.CancelFunc
 }
 
-func (s *eventStorm) start() {
+// start starts a server, for the first time or again.
+func (s *eventStorm) start(number int) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 	defer cancel()
-	server, err := packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: s.dir})
+	options := packhorsetest.Options{Bin: bin, Dir: s.dir}
+	if s.stores != nil {
+		options = s.stores.options(s.dir, number)
+	}
+	server, err := packhorsetest.Start(ctx, options)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	live := &stormServer{server: server}
-	if before := s.live.Load(); before != nil {
+	if before := s.live[0].Load(); before != nil {
 		live.tokens, live.org = before.tokens, before.org
 	} else {
 		if live.org, err = server.Token(ctx, "org", "--scope", "org:read"); err != nil {
 			s.t.Fatal(err)
 		}
-		for i := range stormRepos {
+		for i := range s.repos {
 			token, err := server.Token(ctx, fmt.Sprint("r", i), "--scope", "git:write", "--scope", "repo:write")
 			if err != nil {
 				s.t.Fatal(err)
@@ -119,17 +146,50 @@ func (s *eventStorm) start() {
 		}
 	}
 	live.dead, live.died = context.WithCancel(s.t.Context())
-	s.live.Store(live)
+	s.live[number].Store(live)
 }
 
-func (s *eventStorm) restart() {
+func (s *eventStorm) restart(number int) {
 	s.t.Helper()
-	before := s.live.Load()
+	before := s.live[number].Load()
 	if err := before.server.Kill(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.start()
+	s.start(number)
 	before.died()
+}
+
+// suspend stops a server in the midst of what it does, and continues it when the others have done
+// more.
+func (s *eventStorm) suspend(number int) {
+	s.t.Helper()
+	var pause time.Duration
+	if text := os.Getenv("PACKHORSE_EVENT_PAUSE"); text != "" {
+		var err error
+		if pause, err = time.ParseDuration(text); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	pid := s.live[number].Load().server.PID()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		s.t.Fatal(err)
+	}
+	more := s.acknowledged.Load() + s.count/10
+	time.Sleep(pause)
+	s.await(more)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		s.t.Fatal(err)
+	}
+	if pause > 0 { // it does something before it is killed
+		s.await(more + s.count/10)
+	}
+}
+
+// await waits until so many commits are acknowledged.
+func (s *eventStorm) await(count int64) {
+	for s.acknowledged.Load() < min(count, s.count) && !s.t.Failed() {
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // call runs a request on a repository.
@@ -139,18 +199,21 @@ func (l *stormServer) call(ctx context.Context, method, path string, repo int, b
 
 // write commits to random repositories until there are enough commits. A commit whose answer was
 // lost counts for nothing: the journals tell what it did.
-func (s *eventStorm) write(random *rand.Rand) {
+func (s *eventStorm) write(random *rand.Rand, server *atomic.Pointer[stormServer]) {
 	for s.acknowledged.Load() < s.count {
-		live, name := s.live.Load(), fmt.Sprint("f", random.IntN(20))
+		live, name := server.Load(), fmt.Sprint("f", random.IntN(20))
 		metadata := fmt.Sprintf(`{"metadata":{"target_branch":"main","commit_message":"m","author":{"name":"A","email":"a@b.c"},`+
 			`"files":[{"path":%q,"content_id":"1"}]}}`, name)
 		chunk := fmt.Sprintf(`{"blob_chunk":{"content_id":"1","data":%q,"eof":true}}`,
 			base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%d", random.Uint64())))
-		answer := live.call(s.t.Context(), http.MethodPost, "/api/v1/repos/commit-pack", random.IntN(stormRepos),
+		answer := live.call(s.t.Context(), http.MethodPost, "/api/v1/repos/commit-pack", random.IntN(s.repos),
 			[]byte(metadata+"\n"+chunk+"\n"))
 		if answer.err != nil {
 			<-live.dead.Done()
 			continue
+		}
+		if s.stores != nil && answer.status == http.StatusServiceUnavailable {
+			continue // it was suspended for longer than the others wait for it
 		}
 		answer.mustBe(s.t, http.StatusCreated)
 		if done := s.acknowledged.Add(1); done%(s.count/3) == 0 && done < s.count {
@@ -176,10 +239,10 @@ func (e *stormEvent) String() string {
 func (s *eventStorm) journals() (journals map[string][]string, total int) {
 	s.t.Helper()
 	journals = make(map[string][]string)
-	for repo := range stormRepos {
+	for repo := range s.repos {
 		name := fmt.Sprint("r", repo)
 		for after, more := 0, true; more; {
-			answer := s.live.Load().call(s.t.Context(), http.MethodGet,
+			answer := s.live[0].Load().call(s.t.Context(), http.MethodGet,
 				fmt.Sprintf("/api/v1/repos/events?limit=100&after=%d", after), repo, nil)
 			answer.mustBe(s.t, http.StatusOK)
 			var page struct {
@@ -217,15 +280,20 @@ type eventReader struct {
 func (r *eventReader) run() {
 	r.heard, r.cursors = make(map[string][]string), make(map[string]bool)
 	for r.storm.quiet.Err() == nil && !r.storm.t.Failed() {
-		live := r.storm.live.Load()
+		live := r.server()
 		if !r.listen(r.storm.quiet, live, 1+r.random.IntN(int(max(r.storm.count/10, 10)))) {
 			<-live.dead.Done()
 		}
 	}
-	rest := int(r.storm.expected.Load()) - r.count + stormRepos - r.created
+	rest := int(r.storm.expected.Load()) - r.count + r.storm.repos - r.created
 	if rest > 0 && !r.storm.t.Failed() {
-		r.listen(r.storm.t.Context(), r.storm.live.Load(), rest)
+		r.listen(r.storm.t.Context(), r.server(), rest)
 	}
+}
+
+// server chooses a server.
+func (r *eventReader) server() *stormServer {
+	return r.storm.live[r.random.IntN(len(r.storm.live))].Load()
 }
 
 // listen takes up to some events of one connection, and reports whether the server was there.
@@ -291,7 +359,7 @@ func (r *eventReader) take(event *stormEvent) {
 
 // check compares what was heard with the journals.
 func (r *eventReader) check(number int, journals map[string][]string, total int) {
-	if r.created != stormRepos || r.count != total {
+	if r.created != r.storm.repos || r.count != total {
 		r.storm.t.Errorf("reader %d heard of %d repositories and %d events, there are %d", number, r.created, r.count, total)
 	}
 	for name, journal := range journals {

@@ -117,7 +117,8 @@ const (
 //
 //	version(1) kind(1) repo(16) sequence(uvarint) events(uvarint) time(varint, Unix milliseconds) [actor cause name]
 //
-// A row that was written without a place gets a nonce with it: version 2, nonce(8), and then as above.
+// A row that was written without a place gets a nonce with it: version 2, nonce(8), and then as
+// above.
 type feedRow struct {
 	nonce    feedNonce // zero: that of the generation counts
 	kind     byte

@@ -3,6 +3,7 @@
 GO       ?= go
 FUZZTIME ?= 3s
 BENCH    ?= .
+JOBS     ?= .
 DATA     ?= .data
 
 # Nothing may change go.mod on the way, and a checkout that git finds dubious still builds: the version comes from below.
@@ -17,7 +18,7 @@ TAGS    := -tags invariants
 LINT    := $(firstword $(wildcard .cache/bin/golangci-lint) $(shell command -v golangci-lint 2>/dev/null))
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test race test-git test-shared test-shared-short test-clients fuzz bench bench-smoke bench-peers fmt fmt-check lint tidy ci
+.PHONY: help run build test race test-git test-shared test-shared-short test-clients fuzz bench bench-smoke bench-peers bench-distributed fmt fmt-check lint tidy ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +83,10 @@ bench-smoke: ## every benchmark once, to see that it runs; with the tag, to shar
 
 bench-peers: build ## packhorse beside git http-backend, same jobs in one run; see bench/README.md
 	$(GO) run ./bench/peers -packhorse bin/packhorse $(ARGS)
+
+bench-distributed: build ## servers over a database and a bucket, with latency, beside one with a data folder (JOBS=regexp); see bench/README.md
+	@if $(HAS_SHARED); then $(GO) test -run '^$$' -bench 'Jobs/$(JOBS)' -benchtime 1x -timeout 60m ./bench/distributed -args -packhorse $(CURDIR)/bin/packhorse; \
+	else echo "bench-distributed: skipped, PostgreSQL or versitygw is missing"; fi
 
 fmt: ## format the code
 	$(LINT) fmt

@@ -108,11 +108,15 @@ func (h *Host) create(
 			begin.hold.Release()
 		}
 	}()
+	vacancy, err := h.catalog.Look(ctx, actor.Org, request.Name)
+	if err != nil {
+		return Created{}, nil, nil, err
+	}
 	turn := &h.creators[maphash.String(creatorSeed, actor.Org)%uint64(len(h.creators))]
 	turn.Lock()
 	defer turn.Unlock()
 
-	number, free, err := h.catalog.Draw(ctx, b, actor.Org, request.Name)
+	number, free, err := h.catalog.Draw(b, vacancy)
 	if err == nil && !free {
 		err = h.taken(ctx, actor.Org, request.Name)
 	}
@@ -168,8 +172,10 @@ func (h *Host) create(
 	}
 	commit, err := h.names.ApplyCreation(ctx, b, rec.ID, change, len(begin.refs))
 	if err != nil {
+		h.catalog.Undrawn(actor.Org)
 		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
 	}
+	h.catalog.Drawn(actor.Org, number)
 	return created, begin, commit, nil
 }
 

@@ -100,6 +100,7 @@ type Catalog[R any] struct {
 	decode  func(id refs.RepoID, stored []byte) (R, error)
 	names   *lru.Cache[string, refs.RepoID] // by name key: what it led to last
 	records *lru.Cache[refs.RepoID, decoded[R]]
+	drawn   *lru.Cache[string, uint64] // by organization: the last number that this process drew
 }
 
 // decoded is a record with its stored bytes.
@@ -108,11 +109,12 @@ type decoded[R any] struct {
 	stored []byte
 }
 
-// Bounds of what a catalog remembers, and the costs of a name besides its key, and of a record
-// besides its stored bytes; decoded it is taken for as large.
+// Bounds of what a catalog remembers, and the costs of a name or an organization besides its bytes,
+// and of a record besides its stored bytes; decoded it is taken for as large.
 const (
 	namesBytesMax   = 1 << 20
 	recordsBytesMax = 4 << 20
+	drawnBytesMax   = 1 << 18
 	nameBytes       = 128
 	recordBytes     = 256
 )
@@ -124,6 +126,7 @@ func New[R any](keys kv.Store, decode func(id refs.RepoID, stored []byte) (R, er
 		keys: keys, decode: decode,
 		names:   lru.New[string, refs.RepoID](namesBytesMax, namesBytesMax),
 		records: lru.New[refs.RepoID, decoded[R]](recordsBytesMax, recordsBytesMax),
+		drawn:   lru.New[string, uint64](drawnBytesMax, drawnBytesMax),
 	}
 }
 

@@ -81,11 +81,21 @@ func (w *world) apply(b *kv.Batch) {
 	}
 }
 
+// draw looks and draws.
+func (w *world) draw(c *catalog.Catalog[record], b *kv.Batch, name string) (number uint64, free bool, err error) {
+	w.t.Helper()
+	vacancy, err := c.Look(w.t.Context(), org, name)
+	if err != nil {
+		return 0, false, err
+	}
+	return c.Draw(b, vacancy)
+}
+
 // create creates a repository whose record is its id.
 func (w *world) create(name string) (id refs.RepoID, number uint64) {
 	w.t.Helper()
 	b := kv.NewBatch()
-	number, free, err := w.other.Draw(w.t.Context(), b, org, name)
+	number, free, err := w.draw(w.other, b, name)
 	if err != nil || !free {
 		w.t.Fatalf("%q is free: %t, %v", name, free, err)
 	}
@@ -264,7 +274,7 @@ func TestDraw(t *testing.T) {
 			batches := [2]*kv.Batch{kv.NewBatch(), kv.NewBatch()}
 			for i, b := range batches {
 				id := refs.NewRepoID()
-				number, free, err := w.one.Draw(t.Context(), b, org, names[i])
+				number, free, err := w.draw(w.one, b, names[i])
 				if number != 1 || !free || err != nil {
 					t.Fatal(number, free, err)
 				}
@@ -274,9 +284,57 @@ func TestDraw(t *testing.T) {
 			if _, err := w.keys.Apply(t.Context(), batches[1]); !errors.Is(err, kv.ErrConflict) {
 				t.Errorf("the second creation: %v", err)
 			}
-			if _, free, err := w.one.Draw(t.Context(), kv.NewBatch(), org, "a"); free || err != nil {
+			if _, free, err := w.draw(w.one, kv.NewBatch(), "a"); free || err != nil {
 				t.Errorf("a name that is taken is free: %t, %v", free, err)
 			}
 		})
 	}
+}
+
+// TestDrawTogether has creations look together and draw one after the other, while another server
+// creates a repository, and after a failover that has lost one.
+func TestDrawTogether(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	look := func(name string) catalog.Vacancy {
+		t.Helper()
+		vacancy, err := w.one.Look(t.Context(), org, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vacancy
+	}
+	draw := func(vacancy catalog.Vacancy, name string, want uint64, conflicts bool) {
+		t.Helper()
+		b := kv.NewBatch()
+		number, free, err := w.one.Draw(b, vacancy)
+		if number != want || !free || err != nil {
+			t.Fatalf("%q draws %d, %t, %v, want %d", name, number, free, err, want)
+		}
+		id := refs.NewRepoID()
+		catalog.Add(b, org, name, number, id, id[:])
+		_, err = w.keys.Apply(t.Context(), b)
+		if errors.Is(err, kv.ErrConflict) != conflicts {
+			t.Fatalf("%q: %v", name, err)
+		}
+		if err != nil {
+			w.one.Undrawn(org)
+			return
+		}
+		w.one.Drawn(org, number)
+	}
+	a, b, c := look("a"), look("b"), look("c")
+	draw(a, "a", 1, false)
+	draw(b, "b", 2, false)
+	w.create("elsewhere")
+	draw(c, "c", 3, true)
+	draw(look("c"), "c", 4, false)
+	w.create("elsewhere too")
+	draw(look("d"), "d", 6, false)
+
+	lost := kv.NewBatch()
+	lost.Put(catalog.CounterKey(org), []byte{0, 0, 0, 0, 0, 0, 0, 5})
+	w.apply(lost)
+	draw(look("e"), "e", 7, true)
+	draw(look("e"), "e", 6, false)
 }

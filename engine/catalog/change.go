@@ -32,30 +32,60 @@ func requireFree(b *kv.Batch, key, stored []byte) (bool, error) {
 	return true, nil
 }
 
-// Draw is Free for the name of a new repository, for which it also draws the next number of the
-// organization: b depends on nobody having drawn it meanwhile.
-func (c *Catalog[R]) Draw(ctx context.Context, b *kv.Batch, org, name string) (number uint64, free bool, err error) {
-	key, counter := NameKey(org, name), CounterKey(org)
-	rows, err := c.keys.Read(ctx, kv.ReadSet{Keys: [][]byte{key, counter}})
+// Vacancy is what a creation finds before it draws a number: the row of its name, and the last
+// number of its organization.
+type Vacancy struct {
+	org, name string
+	row       []byte // of the name; nil for none
+	last      uint64
+}
+
+// Look reads the rows of a name for a new repository. Errors: kv.ErrCorrupt.
+func (c *Catalog[R]) Look(ctx context.Context, org, name string) (Vacancy, error) {
+	v := Vacancy{org: org, name: name}
+	rows, err := c.keys.Read(ctx, kv.ReadSet{Keys: [][]byte{NameKey(org, name), CounterKey(org)}})
 	if err != nil {
-		return 0, false, fmt.Errorf("read name of repository %q: %w", name, err)
+		return v, fmt.Errorf("read name of repository %q: %w", name, err)
 	}
-	if free, err = requireFree(b, key, rows.Values[0]); err != nil || !free {
+	v.row = rows.Values[0]
+	if counter := rows.Values[1]; counter != nil {
+		if len(counter) != 8 {
+			return v, fmt.Errorf("%w: counter of %d bytes", kv.ErrCorrupt, len(counter))
+		}
+		v.last = binary.BigEndian.Uint64(counter)
+	}
+	return v, nil
+}
+
+// Draw is [Catalog.Free] for the name of a vacancy, for which it also draws the next number of the
+// organization: b depends on nobody having drawn it meanwhile. Creations that draw one after the
+// other may have looked together: [Catalog.Drawn] tells the next one what the last one has drawn.
+func (c *Catalog[R]) Draw(b *kv.Batch, v Vacancy) (number uint64, free bool, err error) {
+	if free, err = requireFree(b, NameKey(v.org, v.name), v.row); err != nil || !free {
 		return 0, false, err
 	}
-	switch last := rows.Values[1]; {
-	case last == nil:
-		b.RequireAbsent(counter)
-	case len(last) != 8:
-		return 0, false, fmt.Errorf("%w: counter of %d bytes", kv.ErrCorrupt, len(last))
-	default:
-		b.Require(counter, last)
-		number = binary.BigEndian.Uint64(last)
+	last := v.last
+	if drawn, ok := c.drawn.Get(v.org); ok {
+		last = max(last, drawn)
 	}
-	number++
-	b.Put(counter, binary.BigEndian.AppendUint64(nil, number))
-	return number, true, nil
+	counter := CounterKey(v.org)
+	if last == 0 {
+		b.RequireAbsent(counter)
+	} else {
+		b.Require(counter, binary.BigEndian.AppendUint64(nil, last))
+	}
+	b.Put(counter, binary.BigEndian.AppendUint64(nil, last+1))
+	return last + 1, true, nil
 }
+
+// Drawn notes that a number was drawn by a batch that has been applied.
+func (c *Catalog[R]) Drawn(org string, number uint64) {
+	c.drawn.Put(org, number, int64(len(org)+nameBytes))
+}
+
+// Undrawn forgets the last number of an organization, after a batch has failed: somebody else has
+// drawn it, or a failover has lost it.
+func (c *Catalog[R]) Undrawn(org string) { c.drawn.Take(org) }
 
 // Add adds a repository to b, whose name and number [Catalog.Draw] has taken in the same batch.
 func Add(b *kv.Batch, org, name string, number uint64, id refs.RepoID, record []byte) {

@@ -23,7 +23,7 @@ type Advertisement struct {
 
 // Advertise returns the refs of a namespace; everything in it is durable.
 func (r *Repository) Advertise(ctx context.Context, ns refs.Namespace) (*Advertisement, error) {
-	names, err := r.names(ctx, r.defaultRef(ns))
+	names, err := r.allNames(ctx, r.defaultRef(ns))
 	if err != nil {
 		return nil, err
 	}

@@ -125,6 +125,20 @@ func (r *Repository) names(ctx context.Context, likely ...string) (*refs.Snapsho
 	if err != nil {
 		return nil, err
 	}
+	return r.durable(ctx, snapshot)
+}
+
+// allNames is names for a walk over the refs.
+func (r *Repository) allNames(ctx context.Context, likely ...string) (*refs.Snapshot, error) {
+	snapshot, err := r.host.names.SnapshotAll(ctx, r.record.ID, likely...)
+	if err != nil {
+		return nil, r.gone(err)
+	}
+	return r.durable(ctx, snapshot)
+}
+
+// durable returns a snapshot when its values are durable.
+func (r *Repository) durable(ctx context.Context, snapshot *refs.Snapshot) (*refs.Snapshot, error) {
 	if err := r.waitDurable(ctx, snapshot); err != nil {
 		return nil, errors.Join(err, snapshot.Close())
 	}

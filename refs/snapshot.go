@@ -67,6 +67,33 @@ func (s *Store) SnapshotWith(ctx context.Context, repo RepoID, ahead Ahead, name
 	return snapshot, nil
 }
 
+// newsMax is how many entries of the journal [Store.SnapshotAll] reads with the head.
+const newsMax = 64
+
+// SnapshotAll is [Store.Snapshot] for a caller that walks the refs. If they have changed since they
+// were cached, as this process knows, the changes are read with the head.
+func (s *Store) SnapshotAll(ctx context.Context, repo RepoID, names ...string) (*Snapshot, error) {
+	near, cached := s.cache.Get(repo)
+	if !cached || !near.stale.Load() {
+		return s.Snapshot(ctx, repo, names...)
+	}
+	set := kv.ReadSet{Ranges: []kv.ScanOptions{journalRange(repo, near.version.Sequence+1, 0, newsMax)}}
+	news := prefetch{set: set}
+	snapshot, err := s.SnapshotWith(ctx, repo, func() (kv.ReadSet, func(kv.Rows)) {
+		return set, func(rows kv.Rows) { news.rows = rows }
+	}, names...)
+	if err != nil || snapshot.set != nil {
+		return snapshot, err
+	}
+	version := snapshot.head.version()
+	// Where the journal does not lead from one to the other, the first walk finds out.
+	if changes, err := differences(ctx, &news, repo, near.version, version); err == nil {
+		snapshot.set = near.with(version, changes)
+		s.keep(repo, snapshot.set)
+	}
+	return snapshot, nil
+}
+
 // Close releases the resources of the snapshot.
 func (sn *Snapshot) Close() error {
 	sn.mu.Lock()

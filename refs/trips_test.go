@@ -525,3 +525,60 @@ func TestTripsOfSharedFeed(t *testing.T) {
 		{"a wait", func() error { return store.AwaitFeed(t.Context(), "acme", refs.FeedCursor{}) }, "read E", nil},
 	})
 }
+
+// TestTripsOfAWalk walks all refs after changes of this process and of another one.
+func TestTripsOfAWalk(t *testing.T) {
+	t.Parallel()
+	keys, store, repo := openCounted(t, refs.Options{})
+	other := refs.Open(keys.Store, refs.Options{})
+	change := func(by *refs.Store, pairs ...any) {
+		t.Helper()
+		if _, err := by.Update(t.Context(), repo, refs.Change{}, setter(pairs...)); err != nil {
+			t.Fatal(err)
+		}
+		keys.take()
+	}
+	walk := func(want string, refs ...string) {
+		t.Helper()
+		snapshot, err := store.SnapshotAll(t.Context(), repo)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for ref, err := range snapshot.All(t.Context(), "refs/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, fmt.Sprintf("%s %x", ref.Name, ref.ID[len(ref.ID)-1:]))
+		}
+		if !slices.Equal(names, refs) {
+			t.Errorf("walked %q, want %q", names, refs)
+		}
+		if err := snapshot.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := keys.take(); got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+	one, two := "refs/heads/a 01", "refs/heads/b 02"
+	change(store, "refs/heads/a", 1)
+	walk("get h, read h R", one)
+	walk("get h", one)
+	change(store, "refs/heads/b", 2)
+	walk("read h J", one, two)
+	walk("get h", one, two)
+	change(store, "refs/heads/a", 0)
+	change(store, "refs/heads/b", 1)
+	walk("read h J", "refs/heads/b 01")
+	change(other, "refs/heads/b", 2)
+	walk("get h, scan j", two) // nobody has told this process
+	change(other, "refs/heads/a", 1)
+	change(store, "refs/heads/b", 1)
+	walk("read h J", one, "refs/heads/b 01")
+	for range 80 { // more than is read with the head
+		change(store, "refs/heads/b", 2)
+		change(store, "refs/heads/b", 1)
+	}
+	walk("read h J, read h R", one, "refs/heads/b 01")
+}

@@ -36,6 +36,7 @@ const (
 // part is one of the parts of a file, in the state in which it was changed last.
 type part struct {
 	version int    // counts changes from 1 on
+	behind  bool   // it is being sent while the file grows
 	sent    int    // the version that was sent; 0 if none was
 	tag     string // of what was sent
 }
@@ -64,12 +65,21 @@ func (w *writer) sendBehind() error {
 		if !ok {
 			return nil
 		}
-		select {
-		case w.store.uploads <- struct{}{}:
-			_ = w.sendPart(w.ctx, i, partBytes)
-			<-w.store.uploads
-		case <-w.ctx.Done():
-		}
+		w.sendTaken(i)
+	}
+}
+
+func (w *writer) sendTaken(i int) {
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.part(i).behind = false
+	}()
+	select {
+	case w.store.uploads <- struct{}{}:
+		defer func() { <-w.store.uploads }()
+		_ = w.sendPart(w.ctx, i, partBytes)
+	case <-w.ctx.Done():
 	}
 }
 
@@ -83,6 +93,7 @@ func (w *writer) take() (i int, ok bool) {
 		w.behind--
 		return 0, false
 	}
+	w.part(w.next).behind = true
 	w.next++
 	return w.next - 1, true
 }
@@ -104,19 +115,25 @@ func (w *writer) part(i int) *part {
 	return &w.parts[i]
 }
 
-// put stores the file.
+// put stores the file. What is still on its way keeps nothing else waiting.
 func (w *writer) put(ctx context.Context) error {
 	size := w.spool.Size()
+	if size > partBytes {
+		if err := w.putParts(ctx, size); err != nil {
+			return err
+		}
+	}
+	w.sending.Wait()
 	if w.uploadID() == "" && size <= partBytes {
 		return w.putWhole(ctx, size)
 	}
-	if err := w.putParts(ctx, size); err != nil {
+	if err := w.putParts(ctx, size); err != nil { // those that were on their way, if they have failed
 		return err
 	}
 	return w.complete(ctx, size)
 }
 
-// putParts sends the parts that were not sent as they are now.
+// putParts sends the parts that were not sent as they are now, and are not on their way.
 func (w *writer) putParts(ctx context.Context, size int64) error {
 	group, ctx := rescue.WithContext(ctx)
 	for i := range int((size + partBytes - 1) / partBytes) {
@@ -137,12 +154,12 @@ func (w *writer) putParts(ctx context.Context, size int64) error {
 	return group.Wait()
 }
 
-// stale reports whether a part has to be sent.
+// stale reports whether a part has to be sent, and is not on its way.
 func (w *writer) stale(i int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := w.part(i)
-	return p.sent != p.version
+	return p.sent != p.version && !p.behind
 }
 
 // sendPart sends the bytes that a part has now.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -146,6 +147,48 @@ func TestGrow(t *testing.T) {
 	}
 	if got := list(t, service.options.Dir); len(got) != 1 {
 		t.Errorf("left in the local folder: %q", got)
+	}
+}
+
+// TestSealBeside seals a file while the part that was sent before does not arrive: it does when all
+// others have.
+func TestSealBeside(t *testing.T) {
+	t.Parallel()
+	service := disturbed(t, s3test.Start(t))
+	var others sync.WaitGroup
+	others.Add(4)
+	begun := make(chan struct{})
+	service.disturb(func(r *http.Request) fault {
+		switch {
+		case !isPart(r):
+			return nil
+		case r.URL.Query().Get("partNumber") != "2":
+			return func(w http.ResponseWriter, r *http.Request, service http.Handler) {
+				service.ServeHTTP(w, r)
+				others.Done()
+			}
+		}
+		return func(w http.ResponseWriter, r *http.Request, service http.Handler) {
+			close(begun)
+			others.Wait()
+			service.ServeHTTP(w, r)
+		}
+	})
+	store := s3test.Open(t, service.options)
+	data := sample(1, 4*16<<20+1000)
+	w, err := store.Create(t.Context(), "grown")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if err := w.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(t, store, "grown"); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes, or others, %v", len(got), err)
 	}
 }
 

@@ -136,9 +136,8 @@ func (w *writer) seal(ctx context.Context) error {
 		return file.ErrClosed
 	}
 	stop := context.AfterFunc(ctx, w.cancel)
-	w.sending.Wait()
-	stop()
 	err := w.put(ctx)
+	stop()
 	if err == nil {
 		w.cancel()
 		return nil

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"packhorse/engine/organization"
 )
 
 const (
@@ -43,12 +45,13 @@ func ValidName(name string) bool {
 	return true
 }
 
-// organization is one folder of keys as of its last reading. It does not change.
-type organization struct {
-	keys   map[string]*key
-	sorted []*key // by id
-	config *OrgConfig
-	blind  bool // it has, or may have, keys that could never be read
+// issuer is an organization as of its last reading. It does not change.
+type issuer struct {
+	keys    map[string]*key
+	sorted  []*key // by id
+	config  *OrgConfig
+	blind   bool                 // it has, or may have, keys that could never be read
+	version organization.Version // as a row, otherwise zero
 }
 
 // folder reads ORGSDIR. It is used by one goroutine at a time.
@@ -58,7 +61,7 @@ type folder struct {
 	logger     *slog.Logger
 	now        func() time.Time
 	files      map[string]*storedFile // by path; the files found by the last scan
-	orgs       map[string]*organization
+	orgs       map[string]*issuer
 	complaints map[string]string // by path; logged complaints that still hold
 	unread     map[string]error  // by path; the failures of the last scan
 	told       map[string]time.Time
@@ -98,11 +101,11 @@ func answers(err error) bool {
 
 // scan reads the changes and returns the organizations by name. Invalid entries are left out and
 // logged once; an invalid org.yaml leaves the previous one in force.
-func (f *folder) scan() map[string]*organization {
+func (f *folder) scan() map[string]*issuer {
 	s := &scan{
 		folder: f, files: make(map[string]*storedFile), complaints: make(map[string]string), unread: make(map[string]error),
 	}
-	orgs := make(map[string]*organization)
+	orgs := make(map[string]*issuer)
 	entries, err := fs.ReadDir(f.fsys, root)
 	if err != nil {
 		s.unread[root] = err
@@ -168,7 +171,7 @@ func (s *scan) isDir(entry fs.DirEntry) (bool, error) {
 }
 
 // keep returns the previous state of an organization whose folder cannot be read.
-func (s *scan) keep(name string, err error) *organization {
+func (s *scan) keep(name string, err error) *issuer {
 	s.unread[name] = err
 	for path, file := range s.folder.files {
 		if strings.HasPrefix(path, name+"/") {
@@ -178,11 +181,11 @@ func (s *scan) keep(name string, err error) *organization {
 	if org := s.orgs[name]; org != nil {
 		return org
 	}
-	return &organization{config: defaultOrgConfig(), blind: true}
+	return &issuer{config: defaultOrgConfig(), blind: true}
 }
 
 // org reads the folder of an organization; nil means that it is gone.
-func (s *scan) org(name string) *organization {
+func (s *scan) org(name string) *issuer {
 	entries, err := fs.ReadDir(s.fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -190,7 +193,7 @@ func (s *scan) org(name string) *organization {
 	if err != nil {
 		return s.keep(name, err)
 	}
-	org := &organization{keys: make(map[string]*key), config: defaultOrgConfig()}
+	org := &issuer{keys: make(map[string]*key), config: defaultOrgConfig()}
 	for _, entry := range entries {
 		file := path.Join(name, entry.Name())
 		id, isKey := strings.CutSuffix(entry.Name(), keyExtension)
@@ -212,8 +215,7 @@ func (s *scan) org(name string) *organization {
 			key, err := s.key(id, file)
 			switch {
 			case err == nil:
-				org.keys[id] = key
-				org.sorted = append(org.sorted, key)
+				org.add(key)
 			case s.unread[file] != nil:
 				org.blind = true
 			default:

@@ -81,26 +81,27 @@ func ParseOrgConfig(data []byte) (*OrgConfig, error) {
 
 func (c *OrgConfig) check() error {
 	urls := make(map[string]bool)
-	for _, hook := range c.Webhooks {
+	for i, hook := range c.Webhooks { // what is wrong may be a secret in the wrong place: none is quoted
+		number := i + 1
 		if urls[hook.URL] {
-			return fmt.Errorf("webhooks: %s is listed twice", hook.URL)
+			return fmt.Errorf("webhooks: the url of number %d is listed twice", number)
 		}
 		urls[hook.URL] = true
-		if err := checkHTTPURL(hook.URL); err != nil {
-			return fmt.Errorf("webhooks: %w", err)
+		if !isHTTPURL(hook.URL) {
+			return fmt.Errorf("webhooks: number %d: want an http or https URL as its url", number)
 		}
 		if hook.Secret == "" {
-			return fmt.Errorf("webhooks: %s has no secret", hook.URL)
+			return fmt.Errorf("webhooks: number %d has no secret", number)
 		}
 		for _, event := range hook.Events {
 			if event != "push" {
-				return fmt.Errorf("webhooks: unknown event %q", event)
+				return fmt.Errorf("webhooks: number %d: unknown event %q, want push", number, event)
 			}
 		}
 	}
 	for provider, base := range c.Upstreams {
-		if err := checkHTTPURL(base); err != nil {
-			return fmt.Errorf("upstreams: %s: %w", provider, err)
+		if !isHTTPURL(base) {
+			return fmt.Errorf("upstreams: %s: want an http or https URL", provider)
 		}
 	}
 	for _, name := range c.SigningKeys {
@@ -109,18 +110,12 @@ func (c *OrgConfig) check() error {
 		}
 	}
 	if c.Limits.HeavySlots < 0 || c.Limits.Repositories < 0 {
-		return errors.New("limits: negative")
+		return errors.New("limits: want no negative number")
 	}
 	return nil
 }
 
-func checkHTTPURL(text string) error {
+func isHTTPURL(text string) bool {
 	u, err := url.Parse(text)
-	if err != nil {
-		return err
-	}
-	if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return fmt.Errorf("%q is not an http or https URL", text)
-	}
-	return nil
+	return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
 }

@@ -1,8 +1,10 @@
 // Package auth verifies the tokens that organizations sign, and returns the permissions of each.
 //
-// Start at [Open]: it reads the folder of public keys and follows its changes. [Verifier.Verify]
-// turns an Authorization header into a [Grant]; [Mint] makes a token. Tokens are JSON Web Tokens
-// (RFC 7519); the registered key decides the algorithm, never the token's header alone.
+// Start at [Open]: it reads the public keys, from a folder or from the rows of package
+// organization, and follows their changes. [Verifier.Verify] turns an Authorization header into a
+// [Grant]; [Mint] makes a token. Tokens are JSON Web Tokens (RFC 7519); the registered key decides
+// the algorithm, never the token's header alone. [ReadFolder] and [Describe] are for the tools that
+// change rows.
 package auth
 
 import (
@@ -23,7 +25,9 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"packhorse/engine/organization"
 	"packhorse/engine/pathpolicy"
+	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 	"packhorse/refs"
 )
@@ -35,12 +39,16 @@ const (
 	clockSkew    = 30 * time.Second
 	keysTried    = 16 // without a kid
 	pollInterval = time.Second
+	patience     = 5 * time.Second // with a database
 )
 
-// Options configures [Open]. Dir is required.
+// Options configures [Open]. Dir or Keys is required.
 type Options struct {
-	Dir    string           // ORGSDIR: <org>/<kid>.pem and <org>/org.yaml
-	Files  fs.FS            // how Dir is read; os.DirFS by default
+	Dir   string // ORGSDIR: <org>/<kid>.pem and <org>/org.yaml
+	Files fs.FS  // how Dir is read; os.DirFS by default
+	// Keys is a store whose rows are the organizations. From the moment that there are some, Dir is
+	// not looked at. The caller closes it after the verifier.
+	Keys   kv.Store
 	Logger *slog.Logger     // slog.Default by default
 	Now    func() time.Time // time.Now by default
 }
@@ -50,31 +58,34 @@ type Verifier struct {
 	now    func() time.Time
 	logger *slog.Logger
 	parser *jwt.Parser
-	orgs   atomic.Pointer[map[string]*organization]
+	orgs   atomic.Pointer[map[string]*issuer]
 	cache  cache
 
 	keys     atomic.Int64 // counts additions and removals of keys
 	refusals refusals
 	budgets  budgets
 
-	scanning sync.Mutex // guards folder
-	folder   *folder
-	unread   atomic.Int64 // paths that the last scan could not read
+	scanning sync.Mutex   // guards folder and rows
+	folder   *folder      // nil: the organizations are rows
+	rows     *rows        // nil: they are in the folder, whatever happens
+	unread   atomic.Int64 // paths that the last scan could not read; a database counts as one
 	scanned  atomic.Int64 // when it ended, in Unix nanoseconds
 
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// Open reads the folder of organizations and starts to follow it. A change takes effect within two
-// seconds, and a key whose file was removed or changed stops working. The last known state of an
-// unreadable path stays in force, see [Verifier.Following]; if the folder itself cannot be read,
-// Open fails. Call Close to stop.
+// Open reads the organizations and starts to follow them. A change takes effect within two seconds,
+// and a key whose file was removed or changed stops working. The last known state of what cannot be
+// read stays in force, see [Verifier.Following]; if nothing at all can be read, Open fails. Call
+// Close to stop.
 func Open(options Options) (*Verifier, error) {
-	if info, err := os.Stat(options.Dir); err != nil {
-		return nil, fmt.Errorf("open organizations folder: %w", err)
-	} else if !info.IsDir() {
-		return nil, fmt.Errorf("open organizations folder: %s is not a directory", options.Dir)
+	if options.Dir != "" || options.Keys == nil {
+		if info, err := os.Stat(options.Dir); err != nil {
+			return nil, fmt.Errorf("open organizations folder: %w", err)
+		} else if !info.IsDir() {
+			return nil, fmt.Errorf("open organizations folder: %s is not a directory", options.Dir)
+		}
 	}
 	if options.Logger == nil {
 		options.Logger = slog.Default()
@@ -92,16 +103,25 @@ func Open(options Options) (*Verifier, error) {
 			jwt.WithTimeFunc(options.Now)),
 		logger: options.Logger,
 		cache:  newCache(), refusals: newRefusals(), budgets: newBudgets(),
-		folder: &folder{
-			fsys: options.Files, dir: options.Dir, logger: options.Logger, now: options.Now, told: make(map[string]time.Time),
-		},
 		stop: stop,
 		done: make(chan struct{}),
 	}
+	if options.Dir != "" {
+		v.folder = &folder{
+			fsys: options.Files, dir: options.Dir, logger: options.Logger, now: options.Now, told: make(map[string]time.Time),
+		}
+	}
+	if options.Keys != nil {
+		v.rows = &rows{keys: options.Keys, logger: options.Logger, now: options.Now}
+	}
 	v.Reload()
-	if err := v.folder.unread[root]; err != nil {
+	if v.rows != nil && v.rows.failed != nil {
 		stop()
-		return nil, fmt.Errorf("open organizations folder: %w", err)
+		return nil, v.rows.failed
+	}
+	if v.folder != nil && v.folder.unread[root] != nil {
+		stop()
+		return nil, fmt.Errorf("open organizations folder: %w", v.folder.unread[root])
 	}
 	rescue.Beside(func() error { // Close waits for done
 		v.poll(ctx, options.Logger)
@@ -110,7 +130,7 @@ func Open(options Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Close stops following the folder. Verify continues with the last state.
+// Close stops following the organizations. Verify continues with the last state.
 func (v *Verifier) Close() {
 	v.stop()
 	<-v.done
@@ -126,22 +146,81 @@ func (v *Verifier) poll(ctx context.Context, log *slog.Logger) {
 			return
 		case <-ticker.C:
 			err := rescue.Do(func() error {
-				v.Reload()
+				v.reloadWithin(ctx)
 				return nil
 			})
 			if err != nil {
-				log.ErrorContext(ctx, "organizations folder: failed to read, keeping the last known state", "error", err)
+				log.ErrorContext(ctx, "organizations: failed to read, keeping the last known state", "error", err)
 			}
 		}
 	}
 }
 
-// Reload reads the changes in the folder now. When it returns, no removed key verifies anything.
-func (v *Verifier) Reload() {
+// Reload reads the changes now. When it returns, no removed key verifies anything, unless the
+// change could not be read.
+func (v *Verifier) Reload() { v.reloadWithin(context.Background()) }
+
+func (v *Verifier) reloadWithin(ctx context.Context) {
 	v.scanning.Lock()
 	defer v.scanning.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	v.reload(ctx)
+}
+
+// Follow makes sure that what is in force of an organization is as new as the row at
+// [organization.Key] that a caller has read, nil for none. That takes no time unless the row has
+// changed since. Errors: those of the store that has the rows.
+func (v *Verifier) Follow(ctx context.Context, org string, row []byte) error {
+	version, err := organization.ParseVersion(row)
+	if err != nil || v.rows == nil || v.knows(org, version) {
+		return err
+	}
+	v.scanning.Lock()
+	defer v.scanning.Unlock()
+	if v.knows(org, version) {
+		return nil
+	}
+	v.reload(ctx)
+	if v.rows.failed != nil {
+		return fmt.Errorf("read organization: %w", v.rows.failed)
+	}
+	return nil
+}
+
+// knows reports whether an organization is in force with that version.
+func (v *Verifier) knows(org string, version organization.Version) bool {
+	known := (*v.orgs.Load())[org]
+	if known == nil {
+		return version == organization.Version{}
+	}
+	return known.version == version
+}
+
+// scan reads the rows, or as long as there are none the folder.
+func (v *Verifier) scan(ctx context.Context) map[string]*issuer {
+	unread := 0
+	if v.rows != nil {
+		orgs := v.rows.scan(ctx)
+		if v.rows.failed != nil {
+			unread++
+		}
+		if v.folder != nil && v.rows.present() {
+			v.folder = nil
+			v.logger.WarnContext(ctx, "the organizations are in the database now: the folder is not used any more")
+		}
+		if v.folder == nil {
+			v.unread.Store(int64(unread))
+			return orgs
+		}
+	}
 	orgs := v.folder.scan()
-	v.unread.Store(int64(len(v.folder.unread)))
+	v.unread.Store(int64(unread + len(v.folder.unread)))
+	return orgs
+}
+
+func (v *Verifier) reload(ctx context.Context) {
+	orgs := v.scan(ctx)
 	v.scanned.Store(v.now().UnixNano())
 	before := v.orgs.Swap(&orgs)
 	if before == nil {
@@ -166,7 +245,7 @@ func (v *Verifier) Reload() {
 }
 
 // eachNewKey calls f with the keys that are in b and not in a.
-func eachNewKey(a, b map[string]*organization, f func(org string, key *key)) {
+func eachNewKey(a, b map[string]*issuer, f func(org string, key *key)) {
 	for name, org := range b {
 		before := a[name]
 		if before == org {
@@ -180,22 +259,27 @@ func eachNewKey(a, b map[string]*organization, f func(org string, key *key)) {
 	}
 }
 
-// staleAfter is how long a scan may take before the folder counts as one that is not followed.
+// staleAfter is how long a scan may take before the organizations count as not followed.
 const staleAfter = 30 * time.Second
 
-// Following returns why the state in force may be older than the folder: nil when the last scan
+// Following returns why the state in force may be older than what is stored: nil when the last scan
 // could read everything. It does not block, and names no organization.
 func (v *Verifier) Following() error {
+	source := "the folder of organizations"
+	if v.rows != nil {
+		source = "the organizations"
+	}
 	if unread := v.unread.Load(); unread > 0 {
-		return fmt.Errorf("parts of the folder of organizations cannot be read (%d)", unread)
+		return fmt.Errorf("parts of %s cannot be read (%d)", source, unread)
 	}
 	if age := time.Duration(v.now().UnixNano() - v.scanned.Load()); age > staleAfter {
-		return fmt.Errorf("the folder of organizations has not been read for %s", age.Round(time.Second))
+		return fmt.Errorf("%s: not read for %s", source, age.Round(time.Second))
 	}
 	return nil
 }
 
-// Unread returns how many paths of the folder could not be read by the last scan.
+// Unread returns how many paths of the folder could not be read by the last scan; the rows of a
+// database count as one.
 func (v *Verifier) Unread() int { return int(v.unread.Load()) }
 
 // OrgConfig returns the configuration of an organization, and whether there is such an

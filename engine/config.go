@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"time"
 
@@ -49,6 +50,11 @@ type Config struct {
 	SigningKeys func(org string) [][]byte
 	// Quotas returns the quotas of an organization at the time of the call; a nil function means none.
 	Quotas func(org string) quota.Limits
+	// FollowOrg is given the row of an organization (package organization) as a write finds it, nil
+	// for none, and returns when all that is known of the organization is as new: its keys, which the
+	// write's Recheck asks, its webhooks and the rest. A nil function means that organizations are not
+	// rows.
+	FollowOrg func(ctx context.Context, org string, row []byte) error
 	// Webhooks is the configuration of webhooks.
 	Webhooks WebhookConfig
 	// Upstreams is the configuration of upstreams.

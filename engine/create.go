@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 
 	"packhorse/engine/catalog"
+	"packhorse/engine/organization"
 	"packhorse/engine/upstream"
 	"packhorse/odb/kv"
 	"packhorse/refs"
@@ -108,7 +109,7 @@ func (h *Host) create(
 			begin.hold.Release()
 		}
 	}()
-	vacancy, err := h.catalog.Look(ctx, actor.Org, request.Name)
+	vacancy, found, err := h.catalog.Look(ctx, actor.Org, request.Name, organization.Key(actor.Org))
 	if err != nil {
 		return Created{}, nil, nil, err
 	}
@@ -119,6 +120,9 @@ func (h *Host) create(
 	number, free, err := h.catalog.Draw(b, vacancy)
 	if err == nil && !free {
 		err = h.taken(ctx, actor.Org, request.Name)
+	}
+	if err == nil && h.followOrg != nil {
+		err = h.followOrg(ctx, actor.Org, found[0])
 	}
 	if err != nil {
 		return Created{}, nil, nil, err

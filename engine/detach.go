@@ -27,7 +27,7 @@ func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) 
 	if r.record.Upstream == nil {
 		return r.detach(ctx, &actor)
 	}
-	if err := errors.Join(r.host.space.Check(), actor.recheck()); err != nil {
+	if err := errors.Join(r.host.space.Check(), r.recheck(ctx, &actor)); err != nil {
 		return Detached{}, err
 	}
 	var before upstream.State

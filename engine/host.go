@@ -81,9 +81,11 @@ type Host struct {
 	// signingKeys is Config.SigningKeys; nil: no keys.
 	signingKeys func(org string) [][]byte
 	quotas      *quota.Ledger
-	limits      Limits
-	log         *slog.Logger
-	now         func() time.Time
+	// followOrg is Config.FollowOrg; nil: organizations are not rows.
+	followOrg func(ctx context.Context, org string, row []byte) error
+	limits    Limits
+	log       *slog.Logger
+	now       func() time.Time
 
 	traces   *traces
 	listings *listings
@@ -164,6 +166,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		space:       c.Space,
 		secrets:     secrets,
 		signingKeys: c.SigningKeys,
+		followOrg:   c.FollowOrg,
 		limits:      c.Limits,
 		log:         c.Logger,
 		now:         c.Now,

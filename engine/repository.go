@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"packhorse/engine/catalog"
+	"packhorse/engine/organization"
 	"packhorse/engine/upstream"
 	"packhorse/odb"
 	"packhorse/odb/file"
@@ -209,21 +210,31 @@ func (r *Repository) transact(
 			guard.bind(&change, objects.View)
 		}
 	}
-	var stored []byte
+	var stored, org []byte
 	change.Ahead = func() (kv.ReadSet, func(kv.Rows)) {
-		record := catalog.RecordKey(r.record.ID)
-		if objects == nil {
-			return kv.ReadSet{Keys: [][]byte{record}}, func(rows kv.Rows) { stored = rows.Values[0] }
+		set, take := kv.ReadSet{}, func(kv.Rows) {}
+		if objects != nil {
+			set, take = objects.ReadAhead()
 		}
-		set, take := objects.ReadAhead()
-		last := len(set.Keys)
-		set.Keys = append(set.Keys, record)
+		count := len(set.Keys)
+		set.Keys = append(set.Keys, catalog.RecordKey(r.record.ID))
+		if r.host.followOrg != nil {
+			set.Keys = append(set.Keys, organization.Key(r.record.Org))
+		}
 		return set, func(rows kv.Rows) {
-			stored = rows.Values[last]
-			take(kv.Rows{Values: rows.Values[:last], Pages: rows.Pages})
+			stored = rows.Values[count]
+			if r.host.followOrg != nil {
+				org = rows.Values[count+1]
+			}
+			take(kv.Rows{Values: rows.Values[:count], Pages: rows.Pages})
 		}
 	}
 	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
+		if r.host.followOrg != nil {
+			if err := r.host.followOrg(ctx, r.record.Org, org); err != nil {
+				return err
+			}
+		}
 		now, err := r.guard(tx, actor, stored)
 		if err != nil {
 			return err
@@ -266,6 +277,17 @@ func (r *Repository) guard(tx *refs.Tx, actor *Actor, stored []byte) (*Repositor
 		return nil, err
 	}
 	return &now, actor.recheck()
+}
+
+// recheck is the actor's for what begins without a transaction: it goes by the row of the
+// organization as it is now.
+func (r *Repository) recheck(ctx context.Context, actor *Actor) error {
+	if r.host.followOrg != nil {
+		if err := r.host.readOrg(ctx, r.record.Org); err != nil {
+			return err
+		}
+	}
+	return actor.recheck()
 }
 
 // gone turns the absence of a repository's refs or pool into its own.

@@ -79,7 +79,11 @@ type tripWorld struct {
 func newTripWorld(t *testing.T) *tripWorld {
 	t.Helper()
 	w := &tripWorld{t: t}
-	w.host = enginetest.OpenBehind(t, engine.Config{Objects: odb.Options{RemoteKeys: true}},
+	config := engine.Config{
+		Objects:   odb.Options{RemoteKeys: true},
+		FollowOrg: func(context.Context, string, []byte) error { return nil },
+	}
+	w.host = enginetest.OpenBehind(t, config,
 		func(keys kv.Store) kv.Store { return trips.Over(keys, 0) })
 	w.commits = seedHistory(t, enginetest.Create(t, w.host, "hot"), 100)
 	w.git = odbtest.NewHistory(t, odbtest.HistoryOptions{Seed: 1, CommitCount: 600}).Repository

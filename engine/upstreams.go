@@ -247,7 +247,7 @@ func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) 
 			return 0, err
 		}
 	}
-	if err := errors.Join(actor.checkSync(), actor.recheck()); err != nil {
+	if err := errors.Join(actor.checkSync(), r.recheck(ctx, &actor)); err != nil {
 		return 0, err
 	}
 	if r.record.Upstream == nil {

@@ -3,12 +3,14 @@ package engine
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
+	"packhorse/engine/organization"
 	"packhorse/engine/outbound"
 	"packhorse/engine/outbox"
 	"packhorse/engine/webhook"
@@ -86,13 +88,26 @@ type webhookSource struct {
 // Hooks implements [webhook.Source].
 func (s webhookSource) Hooks(org string) []webhook.Hook { return s.hooks(org) }
 
-// Repository implements [webhook.Source].
+// Repository implements [webhook.Source]. The outbox was read before: another server may have
+// written to it for a webhook that this one does not know yet.
 func (s webhookSource) Repository(ctx context.Context, id refs.RepoID) (webhook.Repository, error) {
 	rec, _, err := s.host.readRecord(ctx, id)
 	if isNotFound(err) {
 		return webhook.Repository{}, refs.ErrRepositoryNotFound
 	}
+	if err == nil && s.host.followOrg != nil {
+		err = s.host.readOrg(ctx, rec.Org)
+	}
 	return webhook.Repository{ID: id, Org: rec.Org, Name: rec.Name}, err
+}
+
+// readOrg makes what is known of an organization as new as its row is now.
+func (h *Host) readOrg(ctx context.Context, org string) error {
+	rows, err := h.keys.Read(ctx, kv.ReadSet{Keys: [][]byte{organization.Key(org)}})
+	if err != nil {
+		return fmt.Errorf("read organization: %w", err)
+	}
+	return h.followOrg(ctx, org, rows.Values[0])
 }
 
 // Events implements [webhook.Source].

@@ -84,7 +84,7 @@ func (w *world) apply(b *kv.Batch) {
 // draw looks and draws.
 func (w *world) draw(c *catalog.Catalog[record], b *kv.Batch, name string) (number uint64, free bool, err error) {
 	w.t.Helper()
-	vacancy, err := c.Look(w.t.Context(), org, name)
+	vacancy, _, err := c.Look(w.t.Context(), org, name)
 	if err != nil {
 		return 0, false, err
 	}
@@ -298,7 +298,7 @@ func TestDrawTogether(t *testing.T) {
 	w := newWorld(t)
 	look := func(name string) catalog.Vacancy {
 		t.Helper()
-		vacancy, err := w.one.Look(t.Context(), org, name)
+		vacancy, _, err := w.one.Look(t.Context(), org, name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,21 +40,24 @@ type Vacancy struct {
 	last      uint64
 }
 
-// Look reads the rows of a name for a new repository. Errors: kv.ErrCorrupt.
-func (c *Catalog[R]) Look(ctx context.Context, org, name string) (Vacancy, error) {
-	v := Vacancy{org: org, name: name}
-	rows, err := c.keys.Read(ctx, kv.ReadSet{Keys: [][]byte{NameKey(org, name), CounterKey(org)}})
+// Look reads the rows of a name for a new repository. Other keys are read in the same trip, and
+// found has their values. Errors: kv.ErrCorrupt.
+func (c *Catalog[R]) Look(
+	ctx context.Context, org, name string, others ...[]byte,
+) (v Vacancy, found [][]byte, err error) {
+	v = Vacancy{org: org, name: name}
+	rows, err := c.keys.Read(ctx, kv.ReadSet{Keys: append([][]byte{NameKey(org, name), CounterKey(org)}, others...)})
 	if err != nil {
-		return v, fmt.Errorf("read name of repository %q: %w", name, err)
+		return v, nil, fmt.Errorf("read name of repository %q: %w", name, err)
 	}
 	v.row = rows.Values[0]
 	if counter := rows.Values[1]; counter != nil {
 		if len(counter) != 8 {
-			return v, fmt.Errorf("%w: counter of %d bytes", kv.ErrCorrupt, len(counter))
+			return v, nil, fmt.Errorf("%w: counter of %d bytes", kv.ErrCorrupt, len(counter))
 		}
 		v.last = binary.BigEndian.Uint64(counter)
 	}
-	return v, nil
+	return v, rows.Values[2:], nil
 }
 
 // Draw is [Catalog.Free] for the name of a vacancy, for which it also draws the next number of the

@@ -45,8 +45,10 @@
 //
 // # What is not copied
 //
-// The row of the ID, which is made anew at the end, and the rows of servers (package cluster),
-// which are gone. Files that no pool uses any more stay behind, as in a backup.
+// The row of the ID, which is made anew at the end, the rows of servers (package cluster), which
+// are gone, and those of organizations (package organization), which are files beside a data
+// folder: copied into one they would come back, old as they are, with the next migration. Files
+// that no pool uses any more stay behind, as in a backup.
 package migrate
 
 import (

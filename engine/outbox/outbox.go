@@ -39,7 +39,7 @@ var listeners = []Listener{Upstream, Webhook}
 type Subscription[R any] struct {
 	Listener Listener
 	// Wants reports whether a transaction of that cause on a repository may matter. It is called
-	// for every transaction.
+	// for every try of a transaction that changes refs, at its end.
 	Wants func(repo R, cause string) bool
 	// Matters reports whether the change of a ref matters, by its stored name.
 	Matters func(ref string) bool
@@ -63,20 +63,14 @@ func (o *Outbox[R]) Subscribe(s Subscription[R]) { o.subscriptions = append(o.su
 
 // Follow announces a transaction on a repository to the listeners.
 func (o *Outbox[R]) Follow(change *refs.Change, id refs.RepoID, repo R) {
-	var hearing []*Subscription[R]
-	for i := range o.subscriptions {
-		if s := &o.subscriptions[i]; s.Wants(repo, change.Cause) {
-			hearing = append(hearing, s)
-		}
-	}
-	if hearing == nil {
+	if len(o.subscriptions) == 0 {
 		return
 	}
 	var announced []*Subscription[R]
 	change.Announce = func(b *kv.Batch, updates []refs.Entry) {
 		announced = announced[:0]
-		for _, s := range hearing {
-			if s.anyOf(updates) {
+		for i := range o.subscriptions {
+			if s := &o.subscriptions[i]; s.Wants(repo, change.Cause) && s.anyOf(updates) {
 				b.Put(keyOf(s.Listener, id, updates[0].Sequence), nil)
 				announced = append(announced, s)
 			}

@@ -148,8 +148,11 @@ func prepareDev(data, orgs, secret string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	_, err = registerKey(orgs, devOrg, "", public)
-	return key, err
+	registered, kid, err := checkKey(devOrg, "", public)
+	if err != nil {
+		return nil, err
+	}
+	return key, registerKey(orgs, devOrg, kid, registered, public)
 }
 
 // newPrivateKey returns a new P-256 key as PEM.

@@ -12,6 +12,7 @@ import (
 
 	"packhorse/engine/identity"
 	"packhorse/engine/migrate"
+	"packhorse/engine/organization"
 	"packhorse/odb/file"
 	"packhorse/odb/file/s3"
 	"packhorse/odb/kv"
@@ -24,6 +25,7 @@ type migrateCommand struct {
 	Keys  string `help:"PostgreSQL database of keys and small objects: postgres://USER@HOST/DATABASE." placeholder:"URL" required:"" env:"PACKHORSE_KEYS"`
 	Files string `help:"Bucket of the files: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true." placeholder:"URL" required:"" env:"PACKHORSE_FILES"`
 	Back  bool   `help:"Copy from the database and the bucket into the data folder."`
+	Orgs  string `help:"Folder of organizations, to store in the database, too; with --back an empty one, to write them to." placeholder:"DIR" type:"path"`
 
 	logFlags
 }
@@ -36,6 +38,10 @@ func (c migrateCommand) Run(ctx context.Context, to streams) (err error) {
 	logger := c.logger(to.errOut)
 	var opened closers
 	defer func() { err = errors.Join(err, opened.close()) }()
+	orgs, err := c.readOrgs()
+	if err != nil {
+		return err
+	}
 	if err := c.checkFolder(); err != nil {
 		return err
 	}
@@ -61,10 +67,50 @@ func (c migrateCommand) Run(ctx context.Context, to streams) (err error) {
 	if err != nil {
 		return err
 	}
-	return printer.print(fmt.Sprintf(
+	if err := printer.print(fmt.Sprintf(
 		"moved to %s: %d files, %d bytes (%d files, %d bytes copied now); %d rows, %d bytes, equal in both by SHA-256 %x",
 		target.Place, report.FileCount, report.FileBytes, report.CopiedCount, report.CopiedBytes, report.RowCount,
-		report.RowBytes, report.Sum))
+		report.RowBytes, report.Sum)); err != nil {
+		return err
+	}
+	return c.moveOrgs(ctx, shared.Keys, orgs, to)
+}
+
+// readOrgs reads the organizations that are to be stored, none without --orgs, and makes sure that
+// others can be written there.
+func (c migrateCommand) readOrgs() (map[string]organization.Files, error) {
+	switch {
+	case c.Orgs == "":
+		return nil, nil
+	case c.Back:
+		return nil, checkExport(c.Orgs)
+	}
+	orgs, isOne, err := readOrgs(c.Orgs)
+	if err == nil && isOne {
+		err = &usageError{fmt.Sprintf("--orgs: want a folder of organizations, and %s is that of one", c.Orgs)}
+	}
+	return orgs, err
+}
+
+// moveOrgs stores the organizations in the database, or writes those that are there to the folder.
+// Without --orgs it says how that is done later.
+func (c migrateCommand) moveOrgs(
+	ctx context.Context, keys kv.Store, orgs map[string]organization.Files, to streams,
+) error {
+	switch {
+	case c.Orgs == "" && c.Back:
+		return to.printf("organizations stay where they are: packhorse org export DIR --keys ... writes them to a folder\n")
+	case c.Orgs == "":
+		return to.printf("organizations stay where they are: packhorse org apply DIR --keys ... stores them in the database\n")
+	case c.Back:
+		return exportOrgs(ctx, keys, c.Orgs, to)
+	}
+	err := applyOrgs(ctx, keys, to, func(organization.State) map[string]organization.Files { return orgs })
+	if err != nil {
+		return fmt.Errorf("the repositories were moved, and not the organizations, for which there is packhorse org apply: %w",
+			err)
+	}
+	return nil
 }
 
 // closers are closed in the order opposite to that of their opening.

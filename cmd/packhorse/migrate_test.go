@@ -97,7 +97,7 @@ func TestMigrate(t *testing.T) {
 	options := func(name string, shared bool) packhorsetest.Options {
 		o := packhorsetest.Options{Dir: filepath.Join(dir, name), Orgs: dir, Env: env}
 		if shared {
-			o.Flags = stores.flags()
+			o.Flags, o.Rows = stores.flags(), stores.keys
 		}
 		return o
 	}
@@ -149,7 +149,16 @@ func TestMigrate(t *testing.T) {
 	stores.killMigrate(t, service, http.MethodPut, "--data", data("alone"))
 	refused("holds an unfinished migration from folder "+data("alone"),
 		append([]string{"fsck", "--data", t.TempDir()}, stores.flags()...)...)
-	migrate("database ", to("alone")...)
+	orgs, exported := filepath.Join(dir, "orgs"), filepath.Join(dir, "exported")
+	bad := filepath.Join(t.TempDir(), "orgs")
+	if err := os.MkdirAll(filepath.Join(bad, "acme"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	refused(filepath.Join(bad, "acme")+": no key", append([]string{"migrate"}, to("alone", "--orgs", bad)...)...)
+	migrate("database ", to("alone", "--orgs", orgs)...)
+	if got := packhorse(t, nil, "org", "list", "--keys", stores.keys); got.out != "acme  1 keys  0 settings\n1 organizations\n" {
+		t.Errorf("org list: %+v", got)
+	}
 	refused(data("alone")+" cannot be opened: its repositories were moved to database ", "fsck", "--data", data("alone"))
 	refused("were moved to database", append([]string{"migrate"}, to("alone")...)...)
 	refused("is not empty: it holds store", append([]string{"migrate"}, to("alone", "--back")...)...)
@@ -164,7 +173,11 @@ func TestMigrate(t *testing.T) {
 
 	stores.killMigrate(t, service, http.MethodGet, "--data", data("back"), "--back")
 	refused("holds an unfinished migration from database", "fsck", "--data", data("back"))
-	migrate("folder "+data("back"), to("back", "--back")...)
+	refused(orgs+" is not empty", append([]string{"migrate"}, to("back", "--back", "--orgs", orgs)...)...)
+	migrate("folder "+data("back"), to("back", "--back", "--orgs", exported)...)
+	sameFolder(t, orgs, exported)
+	refused("its repositories were moved to folder", "org", "list", "--keys", stores.keys)
+	refused("its repositories were moved to folder", "org", "apply", orgs, "--keys", stores.keys)
 	refused("its repositories were moved to folder "+data("back"), append([]string{"gc"}, to("servers")...)...)
 	if got := packhorse(t, nil, "fsck", "--data", data("back")); got.status != 0 {
 		t.Errorf("fsck: %+v", got)

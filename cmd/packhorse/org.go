@@ -1,19 +1,28 @@
 package main
 
 import (
+	"context"
 	"crypto"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
 	"packhorse/api/auth"
+	"packhorse/engine/organization"
 )
 
-// orgCommand groups the subcommands for organizations.
+// orgCommand groups the subcommands for organizations: files of a folder, or rows of the database
+// that several servers share.
 type orgCommand struct {
-	Add orgAddCommand `cmd:"" help:"Register a public key of an organization. Takes effect while the server runs."`
+	Add    orgAddCommand    `cmd:"" help:"Register a public key of an organization. Takes effect while the server runs."`
+	Apply  orgApplyCommand  `cmd:"" help:"Make the organizations of the servers that share a database equal to a folder."`
+	List   orgListCommand   `cmd:"" help:"List the organizations of the servers that share a database."`
+	Show   orgShowCommand   `cmd:"" help:"Print the keys and the settings of one of them, without secrets."`
+	Export orgExportCommand `cmd:"" help:"Write them to a folder, with secrets."`
+	Remove orgRemoveCommand `cmd:"" help:"Remove some of them: their tokens stop working, and their repositories stay."`
 }
 
 // orgAddCommand registers a key.
@@ -21,56 +30,97 @@ type orgAddCommand struct {
 	Name string `arg:"" help:"Name of the organization: letters, digits, dot, underscore, dash."`
 	Key  string `help:"Public key, PKIX PEM: RSA of 2048 bits or more, EC P-256, P-384, P-521, or Ed25519." placeholder:"PUBLIC.pem" required:"" type:"path"`
 	Kid  string `help:"Key ID; by default derived from the fingerprint." placeholder:"ID"`
-	Orgs string `help:"Folder of organizations." placeholder:"DIR" required:"" type:"path"`
+	Orgs string `help:"Folder of organizations; or else --keys." placeholder:"DIR" type:"path"`
+
+	rowsFlags
 }
 
 // Run registers the key and prints its id. A key registered twice under one id is no error; another
 // key under that id is.
-func (c orgAddCommand) Run(to streams) error {
+func (c orgAddCommand) Run(ctx context.Context, to streams) error {
+	if (c.Orgs == "") == (c.Keys == "") {
+		return &usageError{"want one of --orgs, the folder of organizations, and --keys, the database that has them"}
+	}
 	data, err := os.ReadFile(c.Key)
 	if err != nil {
 		return err
 	}
-	kid, err := registerKey(c.Orgs, c.Name, c.Kid, data)
+	public, kid, err := checkKey(c.Name, c.Kid, data)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "organization %s signs with key %s\n", c.Name, kid)
-	return err
+	if c.Keys == "" {
+		err = registerKey(c.Orgs, c.Name, kid, public, data)
+	} else {
+		err = c.update(ctx, to, func(now organization.State) (map[string]organization.Files, error) {
+			return storeKey(now, c.Name, kid, public, data)
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return to.printf("organization %s signs with key %s\n", c.Name, kid)
 }
 
-// registerKey writes a public key to ORGS/<org>/<kid>.pem and returns its id. If kid is "" the id
-// is derived from the key.
-func registerKey(orgs, org, kid string, publicPEM []byte) (string, error) {
+// checkKey returns a public key that an organization may register, and its id: kid, or if that is
+// "" the fingerprint.
+func checkKey(org, kid string, publicPEM []byte) (public crypto.PublicKey, id string, err error) {
 	if !auth.ValidName(org) {
-		return "", &usageError{fmt.Sprintf("%q is no name for an organization", org)}
+		return nil, "", &usageError{fmt.Sprintf("%q is no name for an organization", org)}
 	}
-	public, err := auth.ParsePublicKey(publicPEM)
-	if err != nil {
-		return "", err
+	if public, err = auth.ParsePublicKey(publicPEM); err != nil {
+		return nil, "", err
 	}
 	if kid == "" {
 		if kid, err = auth.Fingerprint(public); err != nil {
-			return "", err
+			return nil, "", err
 		}
 	}
 	if !auth.ValidName(kid) {
-		return "", &usageError{fmt.Sprintf("%q is no id for a key", kid)}
+		return nil, "", &usageError{fmt.Sprintf("%q is no id for a key", kid)}
 	}
+	return public, kid, nil
+}
+
+// registerKey writes a public key to ORGS/<org>/<kid>.pem.
+func registerKey(orgs, org, kid string, public crypto.PublicKey, publicPEM []byte) error {
 	folder := filepath.Join(orgs, org)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", err
+		return err
 	}
 	path := filepath.Join(folder, kid+".pem")
-	if old, err := os.ReadFile(path); err == nil {
-		if registered, err := auth.ParsePublicKey(old); err != nil || !sameKey(registered, public) {
-			return "", fmt.Errorf("%s contains a different key: remove it, or choose another --kid", path)
-		}
-		return kid, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+	old, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return writeWhole(path, publicPEM, 0o644)
 	}
-	return kid, writeWhole(path, publicPEM, 0o644)
+	if err != nil {
+		return err
+	}
+	return checkSame(path, old, public)
+}
+
+// storeKey returns the change of the rows that adds a public key.
+func storeKey(
+	now organization.State, org, kid string, public crypto.PublicKey, publicPEM []byte,
+) (map[string]organization.Files, error) {
+	name := kid + ".pem"
+	files := maps.Clone(now.Orgs[org].Files)
+	if old, found := files[name]; found {
+		return nil, checkSame(org+"/"+name, old, public)
+	}
+	if files == nil {
+		files = make(organization.Files)
+	}
+	files[name] = publicPEM
+	return map[string]organization.Files{org: files}, nil
+}
+
+// checkSame returns an error unless a file has that key.
+func checkSame(path string, data []byte, public crypto.PublicKey) error {
+	if registered, err := auth.ParsePublicKey(data); err != nil || !sameKey(registered, public) {
+		return fmt.Errorf("%s contains a different key: remove it, or choose another --kid", path)
+	}
+	return nil
 }
 
 func sameKey(a, b crypto.PublicKey) bool {

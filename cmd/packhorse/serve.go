@@ -9,7 +9,7 @@ import (
 type serveCommand struct {
 	Data    string `help:"Data folder; created if missing." placeholder:"DIR" required:"" type:"path"`
 	Listen  string `help:"Address to serve on." placeholder:"ADDR" required:""`
-	Orgs    string `help:"Folder of organizations, with their public keys in ORG/KID.pem. Changes take effect within seconds." placeholder:"DIR" required:"" type:"path"`
+	Orgs    string `help:"Folder of organizations, with their public keys in ORG/KID.pem. Changes take effect within seconds. Required without --keys, whose database has them otherwise: see packhorse org apply." placeholder:"DIR" type:"path"`
 	TLSCert string `help:"Certificate chain for HTTPS, PEM." placeholder:"FILE" type:"path"`
 	TLSKey  string `help:"Private key of the certificate, PEM." placeholder:"FILE" type:"path"`
 
@@ -20,6 +20,9 @@ type serveCommand struct {
 func (c serveCommand) Run(ctx context.Context, again reparse, to streams) error {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return &usageError{"--tls-cert and --tls-key go together"}
+	}
+	if c.Orgs == "" && !c.shared() {
+		return &usageError{"missing flags: --orgs=DIR"}
 	}
 	level := new(slog.LevelVar)
 	level.Set(c.LogLevel)

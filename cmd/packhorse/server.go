@@ -22,8 +22,10 @@ import (
 	"packhorse/api/githttp"
 	"packhorse/api/rest"
 	"packhorse/engine"
+	"packhorse/engine/organization"
 	"packhorse/engine/quota"
 	"packhorse/engine/reach"
+	"packhorse/odb/kv"
 )
 
 // serverFlags are the common flags of dev and serve.
@@ -100,9 +102,6 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, early.stop()) }()
-	if s.tokens, err = auth.Open(auth.Options{Dir: at.orgs, Logger: s.logger}); err != nil {
-		return nil, err
-	}
 	around := outside{maintenance: flags.Maintenance.settings(), signingKeys: func(org string) [][]byte {
 		config, ok := s.tokens.OrgConfig(org)
 		if !ok {
@@ -110,6 +109,12 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		}
 		return config.SigningKeyData
 	}, quotas: s.quotas, scrub: engine.ScrubOptions{BytesPerSecond: int64(flags.ScrubRate)}}
+	if flags.shared() {
+		around.openOrgs = func(ctx context.Context, keys kv.Store) (func(), error) { return s.openOrgs(ctx, at.orgs, keys) }
+		around.followOrg = func(ctx context.Context, org string, row []byte) error { return s.tokens.Follow(ctx, org, row) }
+	} else if s.tokens, err = auth.Open(auth.Options{Dir: at.orgs, Logger: s.logger}); err != nil {
+		return nil, err
+	}
 	if around.webhooks, err = s.webhooks(); err != nil {
 		return nil, err
 	}
@@ -140,6 +145,26 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		s.addPrivate(l, adminHandler(s.store.host, tasks, beatEvery, s.logger))
 	}
 	return s, nil
+}
+
+// openOrgs begins to follow the organizations of servers that share their stores: the rows there,
+// or as long as there are none a folder, if one is given. shut ends that.
+func (s *server) openOrgs(ctx context.Context, folder string, keys kv.Store) (shut func(), err error) {
+	version, err := organization.Current(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	if folder != "" && version != (organization.Version{}) {
+		return nil, &usageError{"--orgs: the organizations are in the database of --keys: leave --orgs out, " +
+			"and change them with packhorse org apply"}
+	}
+	if s.tokens, err = auth.Open(auth.Options{Dir: folder, Keys: keys, Logger: s.logger}); err != nil {
+		return nil, err
+	}
+	if folder == "" && len(s.tokens.Orgs()) == 0 {
+		s.logger.WarnContext(ctx, "there is no organization yet: packhorse org apply stores some in the database")
+	}
+	return s.tokens.Close, nil
 }
 
 // listen opens the listener, and has it answered while the stores are opened.
@@ -337,10 +362,10 @@ func (s *server) close(ctx context.Context) error {
 	if s.reach != nil {
 		s.reach.Close()
 	}
+	s.reloader.running.Wait()
 	if s.store != nil {
 		errs = append(errs, s.store.close(ctx))
 	}
-	s.reloader.running.Wait()
 	if s.tokens != nil {
 		s.tokens.Close()
 	}

@@ -50,10 +50,10 @@ func (s *sharedStores) flags() []string {
 	return []string{"--keys", s.keys, "--files", s.files}
 }
 
-// options returns the options of a server that has its organizations in dir.
+// options returns the options of a server whose organizations are those in dir, stored as rows.
 func (s *sharedStores) options(dir string, number int) packhorsetest.Options {
 	return packhorsetest.Options{
-		Dir: filepath.Join(dir, fmt.Sprintf("server%d", number)), Orgs: dir, Env: s.env,
+		Dir: filepath.Join(dir, fmt.Sprintf("server%d", number)), Orgs: dir, Rows: s.keys, Env: s.env,
 		Bin: bin, Flags: append(s.flags(), "--cache-bytes", "64MiB", "--server-url", fmt.Sprintf("http://server%d", number)),
 	}
 }
@@ -108,6 +108,7 @@ func TestServers(t *testing.T) {
 	}
 	first = start(t, stores.options(dir, 0))
 	equal(first)
+	revokeKey(t, []*packhorsetest.Server{first, second}, token)
 	if status, text := call(t, http.DefaultClient, "DELETE", first.URL+"/api/v1/repos/delete", token); status/100 != 2 {
 		t.Fatalf("delete: %d %s", status, text)
 	}
@@ -117,6 +118,42 @@ func TestServers(t *testing.T) {
 		}
 		if status, text := call(t, http.DefaultClient, "GET", server.URL+"/readyz", ""); status != http.StatusOK {
 			t.Errorf("readiness: %d %s", status, text)
+		}
+	}
+}
+
+// revokeKey has the key of a token replaced by another one, which no server takes from then on, and
+// put back.
+func revokeKey(t *testing.T, servers []*packhorsetest.Server, token string) {
+	t.Helper()
+	key, err := filepath.Glob(filepath.Join(servers[0].OrgDir(), "*.pem"))
+	if err != nil || len(key) != 1 {
+		t.Fatal(key, err)
+	}
+	was, err := os.ReadFile(key[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		key  []byte
+		want int
+	}{{otherPublicKey(t), http.StatusUnauthorized}, {was, http.StatusOK}} {
+		if err := os.WriteFile(key[0], step.key, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := servers[0].ApplyOrgs(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, server := range servers {
+			for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+				status, text := call(t, http.DefaultClient, "GET", server.URL+"/api/v1/repo", token)
+				if status == step.want {
+					break
+				}
+				if time.Since(begun) > time.Minute {
+					t.Fatalf("a minute after the change: %d %s, want %d", status, text, step.want)
+				}
+			}
 		}
 	}
 }
@@ -198,6 +235,7 @@ func TestServersRefusals(t *testing.T) {
 		"a folder with stores": {"alone/data", stores.flags(), 1, "choose another folder"},
 		"a folder without":     {"server0/data", nil, 1, "choose another folder"},
 		"a folder in use":      {"server0/data", stores.flags(), 1, "in use"},
+		"organizations twice":  {"new", stores.flags(), 2, "--orgs: the organizations are in the database of --keys: leave --orgs out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := serve(c.data, c.flags...)
@@ -209,6 +247,10 @@ func TestServersRefusals(t *testing.T) {
 	}
 	got := packhorse(t, nil, "cluster", "--keys", stores.keys, "--watch", "2s")
 	if got.status != 2 || !strings.Contains(got.errOut, "--watch 2s is too short") {
+		t.Errorf("%+v", got)
+	}
+	got = packhorse(t, nil, "serve", "--data", filepath.Join(dir, "new"), "--listen", "127.0.0.1:0")
+	if got.status != 2 || !strings.Contains(got.errOut, "missing flags: --orgs=DIR") {
 		t.Errorf("%+v", got)
 	}
 	if err := shared.Stop(); err != nil {

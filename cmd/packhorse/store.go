@@ -109,6 +109,11 @@ type outside struct {
 	scrub       engine.ScrubOptions   // the zero value does not scrub
 	webhooks    engine.WebhookConfig  // the zero value delivers nothing
 	upstreams   engine.UpstreamConfig // the zero value syncs nothing
+	// openOrgs and followOrg are for organizations that are rows of the key-value store. The first is
+	// called before anything asks about organizations, and what it returns before the store is closed.
+	// The second is [engine.Config.FollowOrg].
+	openOrgs  func(ctx context.Context, keys kv.Store) (shut func(), err error)
+	followOrg func(ctx context.Context, org string, row []byte) error
 }
 
 // openStore opens the folder, which is made if it does not exist, for this process alone.
@@ -144,6 +149,13 @@ func openStore(
 	keys, files, err := open(ctx, dir, flags, logger)
 	if err != nil {
 		return nil, err
+	}
+	if around.openOrgs != nil {
+		shut, err := around.openOrgs(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		s.closers = append(s.closers, func(context.Context) error { shut(); return nil })
 	}
 	s.clones, err = openClones(filepath.Join(dir, cacheFolder), flags, logger)
 	if err != nil {
@@ -185,6 +197,7 @@ func openStore(
 		SecretKey:   around.secretKey,
 		SigningKeys: around.signingKeys,
 		Quotas:      around.quotas,
+		FollowOrg:   around.followOrg,
 		Scrub:       around.scrub,
 		Webhooks:    around.webhooks,
 		Upstreams:   around.upstreams,

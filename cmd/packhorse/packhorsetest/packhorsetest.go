@@ -47,6 +47,9 @@ type Options struct {
 	TLS    bool     // serve HTTPS, with a certificate for 127.0.0.1 from [Server.CACert]
 	Env    []string // more of the environment
 	Orgs   string   // the Dir of another server, whose organizations this one has; "" for its own
+	// Rows is the database of --keys, in which the organizations are stored: see [Server.ApplyOrgs].
+	// "" has the server read them from their folder.
+	Rows string
 
 	// Log, if not nil, is called with each line that the process prints or logs, before Start returns
 	// and after it. It must not block.
@@ -62,6 +65,7 @@ type Server struct {
 	key    string
 	tlsKey string
 	orgDir string
+	rows   string
 	cmd    *exec.Cmd
 	output output
 	exited chan struct{}
@@ -74,14 +78,20 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	home := cmp.Or(o.Orgs, o.Dir)
 	orgs := filepath.Join(home, "orgs")
 	s := &Server{
-		bin: o.Bin, key: filepath.Join(home, "private.pem"), orgDir: filepath.Join(orgs, Org), exited: make(chan struct{}),
+		bin: o.Bin, key: filepath.Join(home, "private.pem"), orgDir: filepath.Join(orgs, Org), rows: o.Rows,
+		exited: make(chan struct{}),
 	}
 	if err := s.register(ctx); err != nil {
 		return nil, err
 	}
 	args := []string{
-		"serve", "--data", filepath.Join(o.Dir, "data"), "--orgs", orgs, "--listen", "127.0.0.1:0",
+		"serve", "--data", filepath.Join(o.Dir, "data"), "--listen", "127.0.0.1:0",
 		"--min-free", "1MiB", // how full the machine's disk is decides on no test
+	}
+	if o.Rows == "" {
+		args = append(args, "--orgs", orgs)
+	} else if err := s.ApplyOrgs(ctx); err != nil {
+		return nil, err
 	}
 	if o.Config != "" {
 		args = append(args, "--config", o.Config)
@@ -153,6 +163,15 @@ func (s *Server) AddOrg(ctx context.Context, org string) error {
 	add := exec.CommandContext(ctx, s.bin, "org", "add", org, "--key", s.public(), "--orgs", filepath.Dir(s.orgDir))
 	if out, err := add.CombinedOutput(); err != nil {
 		return fmt.Errorf("packhorse org add: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// ApplyOrgs makes the rows of organizations equal to the folder.
+func (s *Server) ApplyOrgs(ctx context.Context) error {
+	apply := exec.CommandContext(ctx, s.bin, "org", "apply", filepath.Dir(s.orgDir), "--keys", s.rows, "--prune")
+	if out, err := apply.CombinedOutput(); err != nil {
+		return fmt.Errorf("packhorse org apply: %w\n%s", err, out)
 	}
 	return nil
 }

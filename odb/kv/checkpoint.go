@@ -90,13 +90,21 @@ func (p *Pebble) Checkpoint(ctx context.Context) (_ Checkpoint, err error) {
 	if err := errors.Join(c.write(p.db), c.removeLogs()); err != nil {
 		return nil, fmt.Errorf("make a checkpoint: %w", translate(err))
 	}
-	if c.files, err = filesIn(c.fs, c.dir); err != nil {
-		return nil, fmt.Errorf("list a checkpoint: %w", err)
-	}
-	if c.db, err = openCopy(c.fs, c.dir, p.logger, true); err != nil {
-		return nil, fmt.Errorf("open a checkpoint: %w", translate(err))
+	if err := c.open(p.logger); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// open opens the files, which are complete.
+func (c *checkpoint) open(logger *slog.Logger) (err error) {
+	if c.files, err = filesIn(c.fs, c.dir); err != nil {
+		return fmt.Errorf("list a checkpoint: %w", err)
+	}
+	if c.db, err = openCopy(c.fs, c.dir, logger, true); err != nil {
+		return fmt.Errorf("open a checkpoint: %w", translate(err))
+	}
+	return nil
 }
 
 // write makes the files. Pebble panics when it cannot sync a folder, which here is no folder of the
@@ -133,20 +141,29 @@ func (c *checkpoint) removeLogs() error {
 // openCopy opens a copy made by [pebble.DB.Checkpoint]. It does not check the statements in the log
 // of the copy, because they describe the files of the original store.
 func openCopy(fileSystem vfs.FS, dir string, logger *slog.Logger, readOnly bool) (db *pebble.DB, err error) {
-	p := &Pebble{logger: logger, failed: make(chan struct{})} // whose failure is an error
+	p := newCopied(logger)
 	err = p.recovered(func() error {
-		db, err = pebble.Open(dir, &pebble.Options{
-			FS:                          fileSystem,
-			ReadOnly:                    readOnly,
-			CacheSize:                   copyCacheBytes,
-			FormatMajorVersion:          pebble.FormatWALSyncChunks,
-			DisableAutomaticCompactions: true,
-			Logger:                      pebbleLogger{p},
-			EventListener:               p.listener(),
-		})
+		db, err = pebble.Open(dir, p.copyOptions(fileSystem, readOnly))
 		return err
 	})
 	return db, err
+}
+
+// newCopied returns what hears of the failures of a copy, which are errors.
+func newCopied(logger *slog.Logger) *Pebble {
+	return &Pebble{logger: logger, failed: make(chan struct{})}
+}
+
+func (p *Pebble) copyOptions(fileSystem vfs.FS, readOnly bool) *pebble.Options {
+	return &pebble.Options{
+		FS:                          fileSystem,
+		ReadOnly:                    readOnly,
+		CacheSize:                   copyCacheBytes,
+		FormatMajorVersion:          pebble.FormatWALSyncChunks,
+		DisableAutomaticCompactions: true,
+		Logger:                      pebbleLogger{p},
+		EventListener:               p.listener(),
+	}
 }
 
 // copyCacheBytes is enough to read a copy once, from its first key to its last.

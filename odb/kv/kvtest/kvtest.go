@@ -55,6 +55,7 @@ func Run(t *testing.T, h Harness) {
 		"SnapshotIsolation":    testSnapshotIsolation,
 		"SnapshotExpiry":       testSnapshotExpiry,
 		"SnapshotClose":        testSnapshotClose,
+		"Export":               testExport,
 		"Counter":              testCounter,
 		"Transfers":            testTransfers,
 		"Linearizable":         testLinearizable,

@@ -18,12 +18,14 @@ import (
 // snapshot is a transaction of its own connection, with a timer on its life.
 type snapshot struct {
 	store *Store
-	timer *time.Timer
+	timer *time.Timer  // nil: it lives until it is closed, and has no slot
 	used  atomic.Int64 // when it was last read, in Unix nanoseconds; reading while it is read
+	lost  error        // what reads fail with when the connection is lost
+	free  func()       // gives the connection back
 
-	mu   sync.Mutex    // guards the fields below, and the connection while it is read
-	conn *pgxpool.Conn // nil once the snapshot has ended
-	gone error         // why
+	mu   sync.Mutex // guards the fields below, and the connection while it is read
+	conn *pgx.Conn  // nil once the snapshot has ended
+	gone error      // why
 }
 
 const (
@@ -57,11 +59,14 @@ func (s *Store) Snapshot(ctx context.Context) (kv.Snapshot, error) {
 		<-s.snapshots.slots
 		return nil, err
 	}
-	view := &snapshot{store: s, conn: conn}
+	view := &snapshot{store: s, conn: conn.Conn(), lost: kv.ErrSnapshotExpired, free: func() {
+		s.release(conn) // with a rollback
+		<-s.snapshots.slots
+	}}
 	view.used.Store(time.Now().UnixNano())
-	s.snapshots.add(view)
-	view.mu.Lock()
+	view.mu.Lock() // the time may be over at once
 	view.timer = time.AfterFunc(s.snapshotAge, func() { view.end(kv.ErrSnapshotExpired) })
+	s.snapshots.add(view)
 	view.mu.Unlock()
 	return view, nil
 }
@@ -99,13 +104,7 @@ func (s *Store) beginSnapshot(ctx context.Context) (*pgxpool.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = s.trip(conn.Conn(), func(conn *pgx.Conn) error {
-			var both pgx.Batch
-			both.Queue(instantSQL)
-			both.Queue(`SELECT 1`)
-			return conn.SendBatch(ctx, &both).Close()
-		})
-		if err == nil {
+		if err = s.beginInstant(ctx, conn.Conn()); err == nil {
 			return conn, nil
 		}
 		s.release(conn)
@@ -113,6 +112,16 @@ func (s *Store) beginSnapshot(ctx context.Context) (*pgxpool.Conn, error) {
 			return nil, err
 		}
 	}
+}
+
+// beginInstant begins a transaction that sees this instant.
+func (s *Store) beginInstant(ctx context.Context, conn *pgx.Conn) error {
+	return s.trip(conn, func(conn *pgx.Conn) error {
+		var both pgx.Batch
+		both.Queue(instantSQL)
+		both.Queue(`SELECT 1`)
+		return conn.SendBatch(ctx, &both).Close()
+	})
 }
 
 // Get implements kv.Reader.
@@ -162,8 +171,7 @@ func (v *snapshot) Close() error {
 }
 
 // run calls work with the connection. A reader that gives up does not end the snapshot of the
-// others, so work goes on without its cancellation. A lost connection ends the snapshot as its time
-// would have.
+// others, so work goes on without its cancellation. A lost connection ends the snapshot.
 func (v *snapshot) run(ctx context.Context, work func(ctx context.Context, conn *pgx.Conn) error) error {
 	if err := v.store.alive(ctx); err != nil {
 		return err
@@ -175,15 +183,15 @@ func (v *snapshot) run(ctx context.Context, work func(ctx context.Context, conn 
 	}
 	v.used.Store(reading)
 	defer func() { v.used.Store(time.Now().UnixNano()) }()
-	err := v.store.trip(v.conn.Conn(), func(conn *pgx.Conn) error { return work(context.WithoutCancel(ctx), conn) })
+	err := v.store.trip(v.conn, func(conn *pgx.Conn) error { return work(context.WithoutCancel(ctx), conn) })
 	switch {
 	case err == nil:
 		return nil
 	case isTransient(err):
-		v.endLocked(kv.ErrSnapshotExpired)
-		return fmt.Errorf("%w: its connection is lost: %s", kv.ErrSnapshotExpired, describe(err))
+		v.endLocked(v.lost)
+		return fmt.Errorf("%w: its connection is lost: %s", v.lost, describe(err))
 	default:
-		v.endLocked(kv.ErrSnapshotExpired) // its transaction has failed
+		v.endLocked(v.lost) // its transaction has failed
 		return translate(err)
 	}
 }
@@ -200,11 +208,12 @@ func (v *snapshot) endLocked(reason error) {
 	if v.conn == nil {
 		return
 	}
-	v.timer.Stop()
-	v.store.release(v.conn) // with a rollback
+	if v.timer != nil {
+		v.timer.Stop()
+	}
 	v.conn, v.gone = nil, reason
 	v.store.snapshots.remove(v)
-	<-v.store.snapshots.slots
+	v.free()
 }
 
 func (t *snapshotSet) add(v *snapshot) {
@@ -233,7 +242,7 @@ func (t *snapshotSet) endIdle() {
 	var idle *snapshot
 	t.mu.Lock()
 	for v := range t.open {
-		if idle == nil || v.used.Load() < idle.used.Load() {
+		if v.timer != nil && (idle == nil || v.used.Load() < idle.used.Load()) {
 			idle = v
 		}
 	}

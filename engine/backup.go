@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 
 	"packhorse/engine/backup"
 	"packhorse/engine/catalog"
+	"packhorse/engine/cluster"
+	"packhorse/engine/identity"
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
@@ -15,19 +18,71 @@ import (
 )
 
 // ErrNoCheckpoints says that the host's key-value store cannot be copied while it is in use.
-var ErrNoCheckpoints = errors.New("engine: the key-value store makes no checkpoints")
+var ErrNoCheckpoints = errors.New("engine: the key-value store makes neither checkpoints nor exports")
 
 // Backup adds a backup of every repository, as of one instant, to dest; [backup.Write] describes it
-// and its errors. The host may serve requests during it. Errors: [ErrNoCheckpoints].
-func (h *Host) Backup(ctx context.Context, dest file.Store, options backup.Options) (backup.Report, error) {
-	keys, ok := h.keys.(kv.Checkpointer)
-	if !ok {
+// and its errors. This host, and others over the same stores, may serve requests during it. Errors:
+// [ErrNoCheckpoints].
+func (h *Host) Backup(ctx context.Context, dest *file.Dir, options backup.Options) (backup.Report, error) {
+	source := backup.Source{
+		StoreID: h.storeID, Files: h.files, Owners: poolNames,
+		Hold: func() backup.Hold { return h.objects.HoldFiles() },
+	}
+	if files, ok := h.files.(file.Caching); ok {
+		source.Files, source.Remote = files.Remote(), true
+	}
+	switch keys := h.keys.(type) {
+	case kv.Checkpointer:
+		source.Checkpoint = func(ctx context.Context, _ func(int64)) (kv.Checkpoint, error) { return keys.Checkpoint(ctx) }
+	case kv.Exporter:
+		source.Checkpoint = func(ctx context.Context, told func(int64)) (kv.Checkpoint, error) {
+			return h.copyRows(ctx, keys, dest, told)
+		}
+	default:
 		return backup.Report{}, ErrNoCheckpoints
 	}
 	options.Time = h.now()
-	return backup.Write(ctx, backup.Source{
-		StoreID: h.storeID, Keys: keys, Files: h.files, Hold: h.objects.HoldFiles, Owners: poolNames,
-	}, dest, options)
+	return backup.Write(ctx, source, dest, options)
+}
+
+// copyRows makes a checkpoint of the rows of keys at one instant, in a scratch folder of dest.
+func (h *Host) copyRows(
+	ctx context.Context, keys kv.Exporter, dest *file.Dir, told func(rows int64),
+) (_ kv.Checkpoint, err error) {
+	fs, dir, err := dest.ScratchFolder(ctx)
+	if err != nil {
+		return nil, err
+	}
+	export, err := keys.Export(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, export.Close()) }()
+	return kv.CopyRows(ctx, ownRows(export.Scan(ctx, kv.ScanOptions{}), told), dir,
+		kv.PebbleOptions{FS: fs, Logger: h.log})
+}
+
+// toldEvery is the number of rows between two reports.
+const toldEvery = 1000
+
+// ownRows are the rows that a restored store has, too: all but those of the servers that share the
+// database, and the name of the place of its files.
+func ownRows(rows iter.Seq2[kv.Pair, error], told func(rows int64)) iter.Seq2[kv.Pair, error] {
+	return func(yield func(kv.Pair, error) bool) {
+		count := int64(0)
+		for row, err := range rows {
+			if err == nil && (row.Key[0] == cluster.Table || row.Key[0] == identity.Table && len(row.Key) > 1) {
+				continue
+			}
+			if !yield(row, err) {
+				return
+			}
+			if count++; count%toldEvery == 0 {
+				told(count)
+			}
+		}
+		told(count)
+	}
 }
 
 // poolNames returns the repositories of pools, as organization/name, by the records in r.

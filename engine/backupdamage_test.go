@@ -46,18 +46,19 @@ func filesIn(t *testing.T, fs vfs.FS, dir, suffix string) []string {
 type backedUp struct {
 	fs, to vfs.FS
 	config engine.Config
+	open   opener
 	host   *engine.Host
 	shut   func()
 	dest   *file.Dir
 	tips   map[string]object.ID
 }
 
-func newBackedUp(t *testing.T, config engine.Config) *backedUp {
+func newBackedUp(t *testing.T, open opener, config engine.Config) *backedUp {
 	t.Helper()
-	odbtest.NeedsEmbedded(t, noCheckpoints)
+	odbtest.NeedsEmbedded(t, "it damages files in their folder")
 	config.Objects = smallHot.Objects
-	b := &backedUp{fs: vfs.NewMem(), to: vfs.NewMem(), config: config, tips: map[string]object.ID{}}
-	b.host, b.shut = enginetest.OpenOn(t, b.fs, config)
+	b := &backedUp{fs: vfs.NewMem(), to: vfs.NewMem(), config: config, open: open, tips: map[string]object.ID{}}
+	b.host, b.shut = open(t, b.fs, config)
 	t.Cleanup(func() { b.shut() })
 	var shutDest func()
 	for seed, name := range []string{"one", "two"} {
@@ -85,7 +86,7 @@ func (b *backedUp) write(t *testing.T, name string, seed byte) {
 func (b *backedUp) segments(t *testing.T) []string {
 	t.Helper()
 	b.shut()
-	b.host, b.shut = enginetest.OpenOn(t, b.fs, b.config)
+	b.host, b.shut = b.open(t, b.fs, b.config)
 	found := filesIn(t, b.fs, "files", ".segment")
 	slices.SortFunc(found, func(x, y string) int { return strings.Compare(path.Base(x), path.Base(y)) })
 	return found
@@ -96,7 +97,7 @@ func (b *backedUp) restores(t *testing.T, number uint64, tips map[string]object.
 	t.Helper()
 	restored := vfs.NewMem()
 	must(t, restoreOn(t, restored, b.dest, backup.Options{Number: number, Incomplete: true}))
-	host, shut := enginetest.OpenOn(t, restored, smallHot)
+	host, shut := openRestored(t, restored)
 	defer shut()
 	for name, tip := range tips {
 		repo, err := host.Repository(t.Context(), enginetest.Org, name)
@@ -128,66 +129,87 @@ func TestBackupOfADamagedStore(t *testing.T) {
 	for kind, damage := range damages {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			b := newBackedUp(t, engine.Config{})
-			before := map[string]object.ID{"one": b.tips["one"], "two": b.tips["two"]}
-			segment := b.segments(t)[0]
-			damage(t, b.fs, segment)
-			b.write(t, "two", 9)
-			report, err := b.host.Backup(t.Context(), b.dest, backup.Options{Prune: true})
-			if kind == "flipped" { // the copy that is there is right, and is what counts
-				must(t, err)
-				b.restores(t, 2, b.tips)
-				return
-			}
-			told, ok := errors.AsType[*backup.StoreDamagedError](err)
-			if !ok || !errors.Is(err, backup.ErrStoreDamaged) || len(told.Damage) != 1 {
-				t.Fatalf("the second backup: %+v, %v", report, err)
-			}
-			is := told.Damage[0]
-			if is.File != path.Base(segment) || !slices.Equal(is.Repositories, []string{"acme/one"}) || !is.Kept {
-				t.Errorf("told of %+v", is)
-			}
-			if report.Number != 2 || report.LostCount != 0 || report.PrunedCount != 0 {
-				t.Errorf("%+v", report)
-			}
-			b.restores(t, 1, before)
-			b.restores(t, 2, b.tips)
+			testBackupOfADamagedStore(t, openPlain, kind == "flipped", damage)
+		})
+		t.Run(kind+" and far away", func(t *testing.T) {
+			t.Parallel()
+			testBackupOfADamagedStore(t, openExporting, true, damage)
 		})
 	}
+}
+
+// testBackupOfADamagedStore wants the copy to be taken; unnoticed says that nobody looks at the file
+// of the store, whose copy is right.
+func testBackupOfADamagedStore(
+	t *testing.T, open opener, unnoticed bool, damage func(t *testing.T, fs vfs.FS, name string),
+) {
+	t.Helper()
+	b := newBackedUp(t, open, engine.Config{})
+	before := map[string]object.ID{"one": b.tips["one"], "two": b.tips["two"]}
+	segment := b.segments(t)[0]
+	damage(t, b.fs, segment)
+	b.write(t, "two", 9)
+	report, err := b.host.Backup(t.Context(), b.dest, backup.Options{Prune: true})
+	if unnoticed {
+		must(t, err)
+		b.restores(t, 2, b.tips)
+		return
+	}
+	told, ok := errors.AsType[*backup.StoreDamagedError](err)
+	if !ok || !errors.Is(err, backup.ErrStoreDamaged) || len(told.Damage) != 1 {
+		t.Fatalf("the second backup: %+v, %v", report, err)
+	}
+	is := told.Damage[0]
+	if is.File != path.Base(segment) || !slices.Equal(is.Repositories, []string{"acme/one"}) || !is.Kept {
+		t.Errorf("told of %+v", is)
+	}
+	if report.Number != 2 || report.LostCount != 0 || report.PrunedCount != 0 {
+		t.Errorf("%+v", report)
+	}
+	b.restores(t, 1, before)
+	b.restores(t, 2, b.tips)
 }
 
 // TestBackupOfNewDamage damages a file that no backup has: it is not recorded, the others are, and
 // the older backup stays.
 func TestBackupOfNewDamage(t *testing.T) {
 	t.Parallel()
-	for kind, damage := range damages {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			b := newBackedUp(t, engine.Config{})
-			before := map[string]object.ID{"one": b.tips["one"], "two": b.tips["two"]}
-			b.write(t, "one", 8)
-			b.write(t, "two", 9)
-			segment := b.segments(t)[2]
-			damage(t, b.fs, segment)
-			report, err := b.host.Backup(t.Context(), b.dest, backup.Options{Prune: true})
-			told, ok := errors.AsType[*backup.StoreDamagedError](err)
-			if !ok || len(told.Damage) != 1 || told.Damage[0].Kept || told.Damage[0].File != path.Base(segment) ||
-				!slices.Equal(told.Damage[0].Repositories, []string{"acme/one"}) {
-				t.Fatalf("%+v, %v", report, err)
-			}
-			if report.LostCount != 1 || report.Number != 2 {
-				t.Errorf("%+v", report)
-			}
-			if err := restoreOn(t, vfs.NewMem(), b.dest, backup.Options{}); !errors.Is(err, backup.ErrIncomplete) {
-				t.Errorf("restoring what is incomplete: %v", err)
-			}
-			b.restores(t, 1, before)
-			b.restores(t, 2, map[string]object.ID{"two": b.tips["two"]})
-			all, err := backup.List(t.Context(), b.dest)
-			if err != nil || len(all) != 2 || all[0].LostCount != 0 || all[1].LostCount != 1 {
-				t.Errorf("%+v, %v", all, err)
-			}
-		})
+	eachSource(t, func(t *testing.T, open opener) {
+		t.Helper()
+		for kind, damage := range damages {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				testBackupOfNewDamage(t, open, damage)
+			})
+		}
+	})
+}
+
+func testBackupOfNewDamage(t *testing.T, open opener, damage func(t *testing.T, fs vfs.FS, name string)) {
+	t.Helper()
+	b := newBackedUp(t, open, engine.Config{})
+	before := map[string]object.ID{"one": b.tips["one"], "two": b.tips["two"]}
+	b.write(t, "one", 8)
+	b.write(t, "two", 9)
+	segment := b.segments(t)[2]
+	damage(t, b.fs, segment)
+	report, err := b.host.Backup(t.Context(), b.dest, backup.Options{Prune: true})
+	told, ok := errors.AsType[*backup.StoreDamagedError](err)
+	if !ok || len(told.Damage) != 1 || told.Damage[0].Kept || told.Damage[0].File != path.Base(segment) ||
+		!slices.Equal(told.Damage[0].Repositories, []string{"acme/one"}) {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	if report.LostCount != 1 || report.Number != 2 {
+		t.Errorf("%+v", report)
+	}
+	if err := restoreOn(t, vfs.NewMem(), b.dest, backup.Options{}); !errors.Is(err, backup.ErrIncomplete) {
+		t.Errorf("restoring what is incomplete: %v", err)
+	}
+	b.restores(t, 1, before)
+	b.restores(t, 2, map[string]object.ID{"two": b.tips["two"]})
+	all, err := backup.List(t.Context(), b.dest)
+	if err != nil || len(all) != 2 || all[0].LostCount != 0 || all[1].LostCount != 1 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 
@@ -195,7 +217,7 @@ func TestBackupOfNewDamage(t *testing.T) {
 // is no new backup, and the old one stays.
 func TestBackupOfADamagedTable(t *testing.T) {
 	t.Parallel()
-	b := newBackedUp(t, engine.Config{})
+	b := newBackedUp(t, openPlain, engine.Config{})
 	tables := filesIn(t, b.fs, "keys", ".sst")
 	if len(tables) == 0 {
 		t.Fatal("no tables")
@@ -220,7 +242,7 @@ func TestBackupOfADamagedTable(t *testing.T) {
 func TestBackupRepairs(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"missing", "cut off"} {
-		b := newBackedUp(t, engine.Config{})
+		b := newBackedUp(t, openPlain, engine.Config{})
 		damages[kind](t, b.to, filesIn(t, b.to, "backups", ".segment")[0])
 		if err := restoreOn(t, vfs.NewMem(), b.dest, backup.Options{}); !errors.Is(err, backup.ErrDamaged) {
 			t.Fatalf("%s: %v", kind, err)
@@ -237,7 +259,7 @@ func TestBackupRepairs(t *testing.T) {
 // names, and changes nothing.
 func TestBackupOfAStranger(t *testing.T) {
 	t.Parallel()
-	b := newBackedUp(t, engine.Config{})
+	b := newBackedUp(t, openPlain, engine.Config{})
 	before, err := backup.List(t.Context(), b.dest)
 	must(t, err)
 	other := enginetest.Open(t)
@@ -255,7 +277,7 @@ func TestBackupOfAStranger(t *testing.T) {
 	// The restored store equals the original.
 	restored := vfs.NewMem()
 	must(t, restoreOn(t, restored, b.dest, backup.Options{}))
-	host, shut := enginetest.OpenOn(t, restored, smallHot)
+	host, shut := openRestored(t, restored)
 	defer shut()
 	if report, err := host.Backup(t.Context(), b.dest, backup.Options{}); err != nil || report.Number != 2 {
 		t.Errorf("a backup of what was restored: %+v, %v", report, err)
@@ -266,7 +288,7 @@ func TestBackupOfAStranger(t *testing.T) {
 func TestBackupForget(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 22, 0, 0, 0, time.UTC) // a Monday
-	b := newBackedUp(t, engine.Config{Now: func() time.Time { return now }})
+	b := newBackedUp(t, openPlain, engine.Config{Now: func() time.Time { return now }})
 	tips := map[uint64]object.ID{1: b.tips["one"]}
 	for number := uint64(2); number <= 9; number++ { // four hours apart, then days
 		now = now.Add(4 * time.Hour)
@@ -318,7 +340,7 @@ func TestBackupForget(t *testing.T) {
 // TestBackupCheck finds the damaged files of each backup, and a damaged manifest.
 func TestBackupCheck(t *testing.T) {
 	t.Parallel()
-	b := newBackedUp(t, engine.Config{})
+	b := newBackedUp(t, openPlain, engine.Config{})
 	b.write(t, "two", 9)
 	_, err := b.host.Backup(t.Context(), b.dest, backup.Options{})
 	must(t, err)
@@ -360,7 +382,7 @@ func TestBackupCheck(t *testing.T) {
 // and that one is never pruned.
 func TestBackupAdopts(t *testing.T) {
 	t.Parallel()
-	b := newBackedUp(t, engine.Config{})
+	b := newBackedUp(t, openPlain, engine.Config{})
 	ageManifest(t, b.to, filesIn(t, b.to, "backups", ".manifest")[0])
 	first := map[string]object.ID{"one": b.tips["one"], "two": b.tips["two"]}
 	b.restores(t, 1, first)

@@ -95,3 +95,13 @@ func (e *Epochs) holds(epoch uint64) bool {
 	defer e.mu.Unlock()
 	return epoch > e.expired && time.Now().Before(e.until)
 }
+
+// hasExpired reports whether nobody waits for the views of an epoch any more.
+func (e *Epochs) hasExpired(epoch uint64) bool {
+	if e == nil {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return epoch <= e.expired
+}

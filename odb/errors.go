@@ -22,6 +22,8 @@ var (
 	// ErrGone says that a layer of a view was replaced, and then removed by another server's
 	// maintenance. A new view reads the same objects from other layers.
 	ErrGone = segment.ErrGone
+	// ErrNotHeld says that files may have been deleted that were to stay; see [Store.HoldFiles].
+	ErrNotHeld = errors.New("odb: files are no longer held")
 	// ErrPruned says that objects were pruned from the pool since the connectivity of a quarantine was
 	// checked; see [Quarantine.Refresh].
 	ErrPruned = errors.New("odb: objects were pruned from the pool meanwhile")

@@ -30,7 +30,7 @@
 //	visibility, visibilityset,
 //	visibilitywalk, reachability
 //	fsck and fsck...                 verifies pools, and the rows and files outside of pools
-//	registered, usage                the files that pools use, for copies of them; how much they hold
+//	registered, hold, usage          the files that pools use, for copies of them; how much they hold
 //
 // Its subfolders import it, except those that it builds on: hot, kv, file, segment, bloom,
 // extsort, inorder, lru, fair, space, rescue, traffic. Walks are in revwalk, packs in and out in

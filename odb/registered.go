@@ -11,19 +11,6 @@ import (
 	"packhorse/pack/object"
 )
 
-// HoldFiles keeps every file that is stored now until release is called. It waits for a running
-// deletion. Only the first call of release has an effect.
-func (s *Store) HoldFiles() (release func()) {
-	s.removal.RLock()
-	released := false
-	return func() {
-		if !released {
-			released = true
-			s.removal.RUnlock()
-		}
-	}
-}
-
 // UsedFiles walks the names of the files that pools use according to the tables in r, in ascending
 // order. It omits obsolete files. Errors: [ErrCorrupt].
 func UsedFiles(ctx context.Context, r kv.Reader) iter.Seq2[string, error] {

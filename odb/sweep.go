@@ -134,24 +134,73 @@ func (s *Store) sweepDeparted(ctx context.Context, grace time.Duration, swept *S
 	}
 }
 
-// noteDeparted remembers the obsolete entries, and the instant after they were read.
+// noteDeparted remembers the obsolete entries, and the instant after they were read. An entry whose
+// layer a pool still uses is removed: that pool's entry will be a row of its own, and a view that
+// begins before it may read the layer, or a backup copy it, when this instant has passed.
 func (s *Store) noteDeparted(ctx context.Context, grace time.Duration) error {
 	d := &s.departed
 	d.rows = nil
 	entries := s.obsolete(grace)
 	entries.Limit = departedMax
+	var found [][]byte
+	note := func() error {
+		unused, err := s.dropUsed(ctx, found)
+		d.rows, found = append(d.rows, unused...), nil
+		return err
+	}
 	for pair, err := range s.keys.Scan(ctx, entries) {
 		if err != nil {
 			return err
 		}
-		d.rows = append(d.rows, bytes.Clone(pair.Key))
+		if found = append(found, bytes.Clone(pair.Key)); len(found) == kv.ReadCountMax {
+			if err := note(); err != nil {
+				return err
+			}
+		}
 	}
-	if len(d.rows) == 0 {
-		return nil
+	if err := note(); err != nil || len(d.rows) == 0 {
+		return err
 	}
 	var err error
 	d.horizon, err = s.options.Horizon(ctx)
 	return err
+}
+
+// dropUsed removes the obsolete entries whose layers a pool uses, and returns the others. There are
+// at most [kv.ReadCountMax]. A layer that nobody uses stays so: no pool can begin to use one that no
+// manifest names.
+func (s *Store) dropUsed(ctx context.Context, rows [][]byte) (unused [][]byte, err error) {
+	var set kv.ReadSet
+	var asked [][]byte
+	for _, row := range rows {
+		e, err := segment.DecodeObsolete(row)
+		if err != nil || e.Kind == segment.KindPool {
+			unused = append(unused, row)
+			continue
+		}
+		users := usersOf(e.ID)
+		users.Limit = 1
+		set.Ranges, asked = append(set.Ranges, users), append(asked, row)
+	}
+	if len(asked) == 0 {
+		return unused, nil
+	}
+	found, err := s.keys.Read(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	b := kv.NewBatch()
+	for i, page := range found.Pages {
+		if len(page.Pairs) == 0 {
+			unused = append(unused, asked[i])
+		} else {
+			b.Delete(asked[i])
+		}
+	}
+	if b.Count() == 0 {
+		return unused, nil
+	}
+	return unused, s.apply(ctx, b)
 }
 
 // obsolete are the entries that are at least grace old.

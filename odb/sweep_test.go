@@ -110,16 +110,16 @@ func TestSweepWaitsForHeldFiles(t *testing.T) {
 	}
 	held := w.FileCount()
 	sweep(odb.Swept{WaitingCount: 2})
-	first()
-	first() // has an effect once
+	first.Release()
+	first.Release() // has an effect once
 	sweep(odb.Swept{WaitingCount: 2})
 	if n := w.FileCount(); n != held {
 		t.Errorf("%d files of %d are left while they are held", n, held)
 	}
-	second()
+	second.Release()
 	sweep(odb.Swept{LayerCount: 1, FileCount: 1})
-	release := w.Store.HoldFiles() // waits for no one
-	release()
+	w.Must(first.Check(t.Context()))
+	w.Store.HoldFiles().Release() // waits for no one
 }
 
 // stuckFiles is a file store in which the deletions fail that refuse has an error for.

@@ -197,6 +197,7 @@ var table = []row{
 	{kind: odb.ErrMissing, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrDisagree, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrNotFound, status: http.StatusNotFound},
+	{kind: odb.ErrNotHeld, status: http.StatusInternalServerError, message: internal}, // no request holds files
 	{kind: odb.ErrNoPool, status: http.StatusNotFound, message: "repository not found"},
 	{kind: odb.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: segment.ErrLargeChain, status: http.StatusRequestEntityTooLarge},

@@ -60,6 +60,10 @@ func runBackup(ctx context.Context, host *engine.Host, args backupArgs, out io.W
 	report, err := host.Backup(ctx, dest, backup.Options{
 		Prune: args.Prune,
 		Progress: func(r backup.Report) {
+			if r.FileCount == 0 {
+				tell("%d rows read", r.RowCount)
+				return
+			}
 			tell("%d files, %s; %s copied", r.FileCount, bytesOf(r.Bytes), bytesOf(r.CopiedBytes))
 		},
 	})

@@ -1,8 +1,9 @@
 // Package backup copies the stores of a host into a folder, and restores stores from it.
 //
-// A backup is of one instant: a checkpoint of the key-value store, and the files that it names.
-// Files are immutable, so that the next backup into the same folder copies only new ones. Start at
-// [Write] and [Restore].
+// A backup is of one instant: a checkpoint of the key-value store, and the files that it names. Of
+// a store that makes none, a database, the rows are copied into the form of one. Files are
+// immutable, so that the next backup into the same folder copies only new ones. Start at [Write] and
+// [Restore].
 //
 // # In the folder
 //
@@ -127,6 +128,8 @@ type Options struct {
 type Report struct {
 	// Number counts the backups of a folder, from 1.
 	Number uint64
+	// RowCount is the number of rows that were read of a key-value store that makes no checkpoints.
+	RowCount int64
 	// FileCount and Bytes are the size of the backup.
 	FileCount, Bytes int64
 	// CopiedCount and CopiedBytes count the files written; the others existed already.
@@ -139,14 +142,25 @@ type Report struct {
 	AgedCount int
 }
 
+// Hold keeps files from being removed: *odb.Hold is one.
+type Hold interface {
+	// Check returns an error when a file may have been removed since the hold began.
+	Check(ctx context.Context) error
+	Release()
+}
+
 // Source is the data to back up.
 type Source struct {
 	// StoreID is that of the store, 32 hexadecimal digits.
 	StoreID string
-	Keys    kv.Checkpointer
-	Files   file.Store
-	// Hold keeps files from being removed until release is called.
-	Hold func() (release func())
+	// Checkpoint returns the key-value store at one instant during the call. It may call told with the
+	// number of rows that it has read, not concurrently.
+	Checkpoint func(ctx context.Context, told func(rows int64)) (kv.Checkpoint, error)
+	Files      file.Store
+	// Remote says that reading Files goes over a network.
+	Remote bool
+	// Hold keeps the files that are used at an instant from then on.
+	Hold func() Hold
 	// Owners returns the repositories that use pools, as organization/name, by the tables of a
 	// checkpoint.
 	Owners func(ctx context.Context, tables kv.Reader, pools []odb.PoolID) (map[odb.PoolID]string, error)
@@ -157,7 +171,8 @@ type Source struct {
 //
 // Errors: [ErrStranger], when nothing was written; [ErrStoreDamaged], when the backup was completed
 // without damaged files, which the report lists; nothing is pruned then. [kv.ErrCorrupt], when a
-// table of the key-value store is damaged, and there is no backup.
+// table of the key-value store is damaged, and there is no backup. When the stores cannot be
+// reached, or the files are no longer held, there is none either.
 func Write(ctx context.Context, source Source, dest file.Store, options Options) (_ Report, err error) {
 	all, err := List(ctx, dest)
 	if err != nil {
@@ -166,16 +181,19 @@ func Write(ctx context.Context, source Source, dest file.Store, options Options)
 	if err := checkStore(all, source.StoreID); err != nil {
 		return Report{}, err
 	}
-	release := source.Hold() // before the checkpoint, so that the files it names stay
-	defer release()
-	checkpoint, err := source.Keys.Checkpoint(ctx)
+	c := &copier{source: source, dest: dest, older: all, progress: options.Progress}
+	c.report.Number = newest(all) + 1
+	c.hold = source.Hold() // before the checkpoint, so that the files it names stay
+	defer c.hold.Release()
+	if err := c.hold.Check(ctx); err != nil {
+		return Report{}, fmt.Errorf("backup: %w", err)
+	}
+	checkpoint, err := source.Checkpoint(ctx, c.rows)
 	if err != nil {
 		return Report{}, fmt.Errorf("backup: %w", err)
 	}
 	defer func() { err = errors.Join(err, checkpoint.Close()) }()
-
-	c := &copier{source: source, dest: dest, older: all, tables: checkpoint, progress: options.Progress}
-	c.report.Number = newest(all) + 1
+	c.tables = checkpoint
 	w, err := beginManifest(ctx, dest, c.report.Number, head{time: options.Time, store: source.StoreID})
 	if err != nil {
 		return Report{}, fmt.Errorf("backup: begin manifest: %w", err)
@@ -185,6 +203,9 @@ func Write(ctx context.Context, source Source, dest file.Store, options Options)
 		return c.report, fmt.Errorf("backup: %w", err)
 	}
 	if err := c.keys(ctx, checkpoint, w); err != nil {
+		return c.report, fmt.Errorf("backup: %w", err)
+	}
+	if err := c.hold.Check(ctx); err != nil {
 		return c.report, fmt.Errorf("backup: %w", err)
 	}
 	if err := w.end(ctx); err != nil {

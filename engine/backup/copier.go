@@ -1,15 +1,18 @@
 package backup
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"sync"
 
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/inorder"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 )
@@ -19,12 +22,20 @@ type copier struct {
 	source   Source
 	dest     file.Store
 	older    []Summary
+	hold     Hold
 	tables   kv.Reader // of the checkpoint
 	report   Report
 	damage   []Damage
 	progress func(Report)
 
-	recorded map[string]entry // what older backups say of files of pools; nil before it was needed
+	recording sync.Mutex       // guards recorded
+	recorded  map[string]entry // what older backups say of files of pools; nil before it was needed
+}
+
+// rows counts the rows that were read so far.
+func (c *copier) rows(count int64) {
+	c.report.RowCount = count
+	c.tell()
 }
 
 // known walks the files of pools in the newest backup that can be read.
@@ -37,28 +48,49 @@ func (c *copier) known(ctx context.Context) iter.Seq2[entry, error] {
 	return func(func(entry, error) bool) {}
 }
 
-// files copies the files that pools use. Both walks are in the order of names, so that they are
-// compared as they go.
+// wanted walks the files that pools use, with what the newest backup says of them. Both walks are in
+// the order of names, so that they are compared as they go.
+func (c *copier) wanted(ctx context.Context) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		next, stop := iter.Pull2(c.known(ctx))
+		defer stop()
+		old, err, more := next()
+		for name, listed := range odb.UsedFiles(ctx, c.tables) {
+			for listed == nil && more && err == nil && (old.kind == kindLost || old.kind == kindFile && old.name < name) {
+				old, err, more = next()
+			}
+			is := entry{kind: kindFile, name: name}
+			if more && old.kind == kindFile && old.name == name {
+				is = old
+			}
+			if !yield(is, errors.Join(listed, err)) {
+				return
+			}
+		}
+	}
+}
+
+// remoteAtOnce is the number of files that are copied at a time over a network.
+const remoteAtOnce = 4
+
+// files copies the files that pools use.
 func (c *copier) files(ctx context.Context, w *manifestWriter) error {
-	next, stop := iter.Pull2(c.known(ctx))
-	defer stop()
-	old, err, more := next()
-	for name, listed := range odb.UsedFiles(ctx, c.tables) {
-		if listed != nil {
-			return listed
-		}
-		for more && err == nil && (old.kind == kindLost || old.kind == kindFile && old.name < name) {
-			old, err, more = next()
-		}
+	options := inorder.Options{Workers: 1, Ahead: 1}
+	if c.source.Remote {
+		options = inorder.Options{Workers: remoteAtOnce, Ahead: 4 * remoteAtOnce}
+	}
+	for copied, err := range inorder.Map(ctx, c.wanted(ctx), options, c.file) {
 		if err != nil {
 			return err
 		}
-		is := entry{kind: kindFile, name: name}
-		if more && old.kind == kindFile && old.name == name {
-			is = old
+		is := copied.is
+		if copied.damage != nil {
+			if is, err = c.salvage(ctx, is.name, copied.damage); err != nil {
+				return fmt.Errorf("copy %s: %w", copied.is.name, err)
+			}
 		}
-		if is, err = c.file(ctx, is); err != nil {
-			return fmt.Errorf("copy %s: %w", name, err)
+		if is.kind != kindLost {
+			c.done(is, copied.written)
 		}
 		if err := w.add(is); err != nil {
 			return err
@@ -67,48 +99,57 @@ func (c *copier) files(ctx context.Context, w *manifestWriter) error {
 	return nil
 }
 
+// copied is what became of a file of pools.
+type copied struct {
+	is      entry
+	written bool         // by this run
+	damage  *sourceError // of the store's file
+}
+
 // sourceError says that the source of a copy could not be read, or is damaged.
 type sourceError struct{ err error }
 
 func (e *sourceError) Error() string { return e.err.Error() }
 func (e *sourceError) Unwrap() error { return e.err }
 
-// file copies a file of pools into the folder, and returns its manifest entry; is.sum is set when
-// the newest backup has it.
-func (c *copier) file(ctx context.Context, is entry) (entry, error) {
+// blame returns err, of a source, as a sourceError, unless the store could not be reached.
+func blame(err error) error {
+	if errors.Is(err, file.ErrUnavailable) {
+		return err
+	}
+	return &sourceError{err}
+}
+
+// file copies a file of pools into the folder; is.sum is set when the newest backup has it. It is
+// called concurrently.
+func (c *copier) file(ctx context.Context, is entry) (copied, error) {
 	known := is
-	copied, err := c.fileCopied(ctx, &is)
-	if err != nil && ctx.Err() == nil && c.copyAgain(ctx, is.name, err) {
-		is = known
-		copied, err = c.fileCopied(ctx, &is)
+	written, err := c.fileCopied(ctx, &is)
+	if _, bad := errors.AsType[*sourceError](err); bad && c.source.Remote && ctx.Err() == nil {
+		is = known // it may have been damaged on its way
+		written, err = c.fileCopied(ctx, &is)
 	}
-	if damaged, ok := errors.AsType[*sourceError](err); ok && ctx.Err() == nil {
-		return c.salvage(ctx, is.name, damaged)
+	if damage, bad := errors.AsType[*sourceError](err); bad && ctx.Err() == nil {
+		return copied{is: known, damage: damage}, nil
 	}
-	return is, c.done(is, copied, err)
-}
-
-// copyAgain reports whether the source of a failed copy is itself a copy, and makes the next read
-// fetch it again.
-func (c *copier) copyAgain(ctx context.Context, name string, cause error) bool {
-	if _, ok := errors.AsType[*sourceError](cause); !ok {
-		return false
-	}
-	content, err := c.source.Files.Open(ctx, name)
 	if err != nil {
-		return false
+		return copied{}, fmt.Errorf("copy %s: %w", is.name, err)
 	}
-	again := file.Forget(content, 0, content.Size())
-	return content.Close() == nil && again
+	return copied{is: is, written: written}, nil
 }
 
-func (c *copier) fileCopied(ctx context.Context, is *entry) (copied bool, err error) {
+func (c *copier) fileCopied(ctx context.Context, is *entry) (written bool, err error) {
+	if c.source.Remote {
+		if ok, err := c.hasWhole(ctx, is); ok || err != nil {
+			return false, err
+		}
+	}
 	content, err := c.source.Files.Open(ctx, is.name)
 	if errors.Is(err, file.ErrNotFound) {
 		return false, &sourceError{errors.New("it is missing")}
 	}
 	if err != nil {
-		return false, &sourceError{err}
+		return false, blame(err)
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	if is.sum != (sum{}) {
@@ -130,9 +171,40 @@ func (c *copier) fileCopied(ctx context.Context, is *entry) (copied bool, err er
 	return true, c.write(ctx, is, content, out)
 }
 
+// hasWhole reports whether the folder has a file whose source is dear to read: one of the newest
+// backup with its size, or another one, which an interrupted backup may have left, that passes all
+// checks.
+func (c *copier) hasWhole(ctx context.Context, is *entry) (bool, error) {
+	if is.sum != (sum{}) {
+		return c.has(ctx, *is)
+	}
+	stored, err := c.dest.Open(ctx, is.stored())
+	if errors.Is(err, file.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	found := entry{kind: kindFile, name: is.name, size: stored.Size()}
+	found.sum, err = sumFile(ctx, is.name, stored, io.Discard)
+	err = errors.Join(err, stored.Close())
+	if _, bad := errors.AsType[*sourceError](err); bad && ctx.Err() == nil {
+		return false, nil // it is copied again
+	}
+	if err != nil {
+		return false, err
+	}
+	recorded, err := c.recordedAs(ctx, is.name)
+	if err != nil || recorded.sum != (sum{}) && recorded != found {
+		return false, err
+	}
+	*is = found
+	return true, nil
+}
+
 // replace replaces a file that exists already: one of an interrupted or an older backup, maybe
 // damaged. A file that equals the source stays.
-func (c *copier) replace(ctx context.Context, is *entry, content file.File) (copied bool, err error) {
+func (c *copier) replace(ctx context.Context, is *entry, content file.File) (written bool, err error) {
 	found := *is
 	if found.sum, err = sumFile(ctx, is.name, content, io.Discard); err != nil {
 		return false, err
@@ -178,20 +250,23 @@ func (c *copier) write(ctx context.Context, is *entry, content file.File, out fi
 	return file.Settle(ctx, c.dest, is.stored())
 }
 
+// readBytes is the number of bytes that are read at once, which may be one request to a bucket.
+const readBytes = 8 << 20
+
 // sumFile copies a file of pools to w and returns its SHA-256. Errors: a sourceError when it cannot
 // be read or fails its own checksums.
 func sumFile(ctx context.Context, name string, content file.File, w io.Writer) (sum, error) {
 	check, err := segment.CheckFile(ctx, name, content)
 	if err != nil {
-		return sum{}, &sourceError{err}
+		return sum{}, blame(err)
 	}
 	hash := sha256.New()
-	source := sourceReader{file.NewReader(ctx, content)}
+	source := bufio.NewReaderSize(sourceReader{file.NewReader(ctx, content)}, int(min(content.Size(), readBytes)))
 	if err := copyBytes(ctx, io.MultiWriter(sourceWriter{check}, hash, w), source, content.Size()); err != nil {
 		return sum{}, err
 	}
 	if err := check.End(); err != nil {
-		return sum{}, &sourceError{err}
+		return sum{}, blame(err)
 	}
 	return sum(hash.Sum(nil)), nil
 }
@@ -205,7 +280,7 @@ type (
 func (r sourceReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = &sourceError{err}
+		err = blame(err)
 	}
 	return n, err
 }
@@ -213,7 +288,7 @@ func (r sourceReader) Read(p []byte) (int, error) {
 func (w sourceWriter) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if err != nil {
-		err = &sourceError{err}
+		err = blame(err)
 	}
 	return n, err
 }
@@ -221,6 +296,9 @@ func (w sourceWriter) Write(p []byte) (int, error) {
 // salvage says what becomes of a file that is damaged in the store: the copy of an older backup, if
 // that is right, or nothing.
 func (c *copier) salvage(ctx context.Context, name string, why error) (entry, error) {
+	if err := c.hold.Check(ctx); err != nil {
+		return entry{}, err // so it may be whole, and deleted
+	}
 	damage := Damage{File: name, Why: why.Error()}
 	pools, err := odb.FilePools(ctx, c.tables, name)
 	if err != nil {
@@ -247,7 +325,7 @@ func (c *copier) salvage(ctx context.Context, name string, why error) (entry, er
 	}
 	c.damage = append(c.damage, damage)
 	if damage.Kept {
-		return is, c.done(is, false, nil)
+		return is, nil
 	}
 	c.report.LostCount++
 	return entry{kind: kindLost, name: name}, nil
@@ -256,6 +334,8 @@ func (c *copier) salvage(ctx context.Context, name string, why error) (entry, er
 // recordedAs returns what older backups say of a file of pools, or an entry without a sum. Memory:
 // some hundred bytes for each file that they name, once a file is in doubt.
 func (c *copier) recordedAs(ctx context.Context, name string) (entry, error) {
+	c.recording.Lock()
+	defer c.recording.Unlock()
 	if c.recorded == nil {
 		c.recorded = make(map[string]entry)
 		for i := range c.older {
@@ -279,10 +359,11 @@ func (c *copier) recordedAs(ctx context.Context, name string) (entry, error) {
 func (c *copier) keys(ctx context.Context, checkpoint kv.Checkpoint, w *manifestWriter) error {
 	for _, f := range checkpoint.Files() {
 		is := entry{kind: kindKeys, name: f.Name, size: f.Size}
-		copied, err := c.keysFile(ctx, checkpoint, &is)
-		if err := c.done(is, copied, err); err != nil {
+		written, err := c.keysFile(ctx, checkpoint, &is)
+		if err != nil {
 			return fmt.Errorf("copy %s: %w", f.Name, err)
 		}
+		c.done(is, written)
 		if err := w.add(is); err != nil {
 			return err
 		}
@@ -292,7 +373,7 @@ func (c *copier) keys(ctx context.Context, checkpoint kv.Checkpoint, w *manifest
 
 // keysFile copies a file of the key-value store under its SHA-256, once it has passed its own
 // checks.
-func (c *copier) keysFile(ctx context.Context, checkpoint kv.Checkpoint, is *entry) (copied bool, err error) {
+func (c *copier) keysFile(ctx context.Context, checkpoint kv.Checkpoint, is *entry) (written bool, err error) {
 	if err := checkpoint.Check(is.name); err != nil {
 		return false, err
 	}
@@ -341,19 +422,20 @@ func withFile(checkpoint kv.Checkpoint, name string, use func(io.Reader) error) 
 	return errors.Join(use(content), content.Close())
 }
 
-// done counts a file, unless err says that it does not exist.
-func (c *copier) done(is entry, copied bool, err error) error {
-	if err != nil {
-		return err
-	}
+// done counts a file.
+func (c *copier) done(is entry, written bool) {
 	c.report.FileCount++
 	c.report.Bytes += is.size
-	if copied {
+	if written {
 		c.report.CopiedCount++
 		c.report.CopiedBytes += is.size
 	}
+	c.tell()
+}
+
+// tell reports how far the backup has come.
+func (c *copier) tell() {
 	if c.progress != nil {
 		c.progress(c.report)
 	}
-	return nil
 }

@@ -16,6 +16,13 @@ type Cached interface {
 	Forget(offset, size int64)
 }
 
+// Caching is implemented by a [Store] whose files are [Cached].
+type Caching interface {
+	// Remote returns the store that the bytes are copied from. Who reads all of it once reads there, and
+	// leaves the copies to others.
+	Remote() Store
+}
+
 // Forget reports whether r is [Cached], and then discards its copy of size bytes from offset on.
 func Forget(r ReaderAt, offset, size int64) bool {
 	cached, ok := r.(Cached)

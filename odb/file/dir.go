@@ -44,7 +44,7 @@ type DirOptions struct {
 //	incoming/<server id>/LOCK      held by the process that writes there
 //	incoming/<server id>/<name>    sealed
 //	incoming/<server id>/<name>~   being written
-//	incoming/<server id>/~<n>      scratch
+//	incoming/<server id>/~<n>      scratch, a file or a folder
 //	settled/<hh>/<name>            in its place, hh two hexadecimal digits of the name's hash
 type Dir struct {
 	fs       vfs.FS
@@ -71,8 +71,8 @@ var (
 // Folders returns the names of all folders in the directory of a Dir.
 func Folders() []string { return []string{incomingName, settledName} }
 
-// OpenDir opens the store in dir, which is created if missing, and removes unsealed and scratch
-// files that a crash has left under the server id.
+// OpenDir opens the store in dir, which is created if missing, and removes what a crash has left
+// under the server id: unsealed and scratch files, and scratch folders.
 //
 // Errors: [ErrName] for a bad server id, [ErrLocked] while it is in use.
 func OpenDir(dir string, options DirOptions) (*Dir, error) {
@@ -129,7 +129,7 @@ func (d *Dir) prepare() error {
 	return nil
 }
 
-// sweep removes the unsealed and scratch files of this server.
+// sweep removes the unsealed files of this server, and its scratch files and folders.
 func (d *Dir) sweep() error {
 	names, err := d.fs.List(d.incoming)
 	if err != nil {
@@ -137,7 +137,7 @@ func (d *Dir) sweep() error {
 	}
 	for _, name := range names {
 		if strings.HasPrefix(name, mark) || strings.HasSuffix(name, mark) {
-			if err := d.fs.Remove(d.fs.PathJoin(d.incoming, name)); err != nil {
+			if err := d.fs.RemoveAll(d.fs.PathJoin(d.incoming, name)); err != nil {
 				return err
 			}
 		}

@@ -107,7 +107,10 @@ type Store struct {
 	closed  bool
 }
 
-var _ file.Store = (*Store)(nil)
+var (
+	_ file.Store   = (*Store)(nil)
+	_ file.Caching = (*Store)(nil)
+)
 
 // Open returns a cache in dir, which is made if it is missing, and which one process uses at a
 // time. What an earlier one has copied is used again.
@@ -174,6 +177,9 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	}
 	return err
 }
+
+// Remote implements file.Caching.
+func (s *Store) Remote() file.Store { return s.remote }
 
 // List implements file.Store.
 func (s *Store) List(ctx context.Context) iter.Seq2[file.Info, error] { return s.remote.List(ctx) }

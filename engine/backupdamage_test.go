@@ -138,8 +138,8 @@ func TestBackupOfADamagedStore(t *testing.T) {
 	}
 }
 
-// testBackupOfADamagedStore wants the copy to be taken; unnoticed says that nobody looks at the file
-// of the store, whose copy is right.
+// testBackupOfADamagedStore wants the copy to be taken; unnoticed says that nobody looks at the
+// file of the store, whose copy is right.
 func testBackupOfADamagedStore(
 	t *testing.T, open opener, unnoticed bool, damage func(t *testing.T, fs vfs.FS, name string),
 ) {

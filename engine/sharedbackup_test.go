@@ -88,7 +88,8 @@ func (s *sharedBackup) obsolete(t *testing.T) (count int) {
 }
 
 // TestBackupHoldsFilesOfServers has the other server write, replace the files and sweep after each
-// step of a backup: the backup is whole, and of the instant before. When it has ended, the files go.
+// step of a backup: the backup is whole, and of the instant before. When it has ended, the files
+// go.
 func TestBackupHoldsFilesOfServers(t *testing.T) {
 	t.Parallel()
 	s := newSharedBackup(t)

@@ -23,8 +23,8 @@ func (s *Store) HoldFiles() *Hold {
 }
 
 const (
-	// doubtMax is how long a hold may be in doubt: this process could not tell the others that it lives.
-	// If it can, or learns that they have gone on without it, the doubt ends.
+	// doubtMax is how long a hold may be in doubt: this process could not tell the others that it
+	// lives. If it can, or learns that they have gone on without it, the doubt ends.
 	doubtMax = 30 * time.Second
 	// doubtEvery is the time between two looks meanwhile.
 	doubtEvery = 50 * time.Millisecond

@@ -167,8 +167,8 @@ func (s *Store) noteDeparted(ctx context.Context, grace time.Duration) error {
 }
 
 // dropUsed removes the obsolete entries whose layers a pool uses, and returns the others. There are
-// at most [kv.ReadCountMax]. A layer that nobody uses stays so: no pool can begin to use one that no
-// manifest names.
+// at most [kv.ReadCountMax]. A layer that nobody uses stays so: no pool can begin to use one that
+// no manifest names.
 func (s *Store) dropUsed(ctx context.Context, rows [][]byte) (unused [][]byte, err error) {
 	var set kv.ReadSet
 	var asked [][]byte

@@ -2,8 +2,8 @@
 //
 // A backup is of one instant: a checkpoint of the key-value store, and the files that it names. Of
 // a store that makes none, a database, the rows are copied into the form of one. Files are
-// immutable, so that the next backup into the same folder copies only new ones. Start at [Write] and
-// [Restore].
+// immutable, so that the next backup into the same folder copies only new ones. Start at [Write]
+// and [Restore].
 //
 // # In the folder
 //

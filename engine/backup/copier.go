@@ -48,8 +48,8 @@ func (c *copier) known(ctx context.Context) iter.Seq2[entry, error] {
 	return func(func(entry, error) bool) {}
 }
 
-// wanted walks the files that pools use, with what the newest backup says of them. Both walks are in
-// the order of names, so that they are compared as they go.
+// wanted walks the files that pools use, with what the newest backup says of them. Both walks are
+// in the order of names, so that they are compared as they go.
 func (c *copier) wanted(ctx context.Context) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		next, stop := iter.Pull2(c.known(ctx))

@@ -18,8 +18,8 @@ type Cached interface {
 
 // Caching is implemented by a [Store] whose files are [Cached].
 type Caching interface {
-	// Remote returns the store that the bytes are copied from. Who reads all of it once reads there, and
-	// leaves the copies to others.
+	// Remote returns the store that the bytes are copied from. Who reads all of it once reads there,
+	// and leaves the copies to others.
 	Remote() Store
 }
 

@@ -73,7 +73,7 @@ func TestToolsOfServers(t *testing.T) {
 	dead := func(flags ...string) string { return run(append([]string{"webhooks", "list"}, flags...)...) }
 	for i := range servers {
 		data := []string{"--data", options(stores, i).Dir + "/data"}
-		want(run(append([]string{"gc", "--all"}, data...)...), "1 repositories, ")
+		want(run(append([]string{"gc"}, data...)...), "1 repositories, ")
 		if got := run(append([]string{"fsck"}, data...)...); !strings.HasSuffix(got, " objects, 0 repositories damaged\n") {
 			t.Errorf("fsck: %q", got)
 		}

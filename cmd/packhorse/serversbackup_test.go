@@ -20,6 +20,9 @@ import (
 // served from there, moved to other stores, and served from these: clones are equal everywhere.
 func TestToolsOfServers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("runs the program forty times")
+	}
 	stores, other, dir := newSharedStores(t), newSharedStores(t), t.TempDir()
 	var broken atomic.Bool
 	var taken atomic.Int64

@@ -203,21 +203,22 @@ type awayStores struct {
 	kv.Store
 	files file.Store
 
-	mu        sync.Mutex // guards the fields below
-	rowsLeft  int        // of exports
-	opensLeft int        // of files in the bucket
-	gone      chan struct{}
-	opened    []string // in the bucket
+	mu       sync.Mutex // guards the fields below
+	rowsLeft int        // of exports
+	last     string     // file of the bucket that is there; "" for all
+	gone     chan struct{}
+	opened   []string // in the bucket
 }
 
 // plenty is more than a test reads.
 const plenty = 1 << 30
 
-// leave has the stores go away after so many rows and files. The bucket fails when gone is closed.
-func (a *awayStores) leave(rows, opens int) (gone chan<- struct{}) {
+// leave has the stores go away after so many rows, and after the file of that name if it is not
+// empty. The bucket fails when gone is closed.
+func (a *awayStores) leave(rows int, last string) (gone chan<- struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.rowsLeft, a.opensLeft, a.gone = rows, opens, make(chan struct{})
+	a.rowsLeft, a.last, a.gone = rows, last, make(chan struct{})
 	return a.gone
 }
 
@@ -277,8 +278,7 @@ func (c *cachedBucket) Remote() file.Store {
 // Open implements file.Store.
 func (b *bucket) Open(ctx context.Context, name string) (file.File, error) {
 	b.stores.mu.Lock()
-	b.stores.opensLeft--
-	away, gone := b.stores.opensLeft < 0, b.stores.gone
+	away, gone := b.stores.last != "" && name > b.stores.last, b.stores.gone
 	b.stores.opened = append(b.stores.opened, name)
 	b.stores.mu.Unlock()
 	if away {
@@ -294,7 +294,7 @@ func TestBackupOfStoresAway(t *testing.T) {
 	t.Parallel()
 	keys, files, shut := exporting(t, vfs.NewMem())
 	t.Cleanup(shut)
-	stores := &awayStores{Store: keys, files: files, rowsLeft: plenty, opensLeft: plenty}
+	stores := &awayStores{Store: keys, files: files, rowsLeft: plenty}
 	host := enginetest.OpenOver(t, stores, &cachedBucket{files, stores}, smallHot)
 	t.Cleanup(func() { must(t, host.Close(context.Background())) }) //nolint:usetesting // t.Context has ended
 	dest, shutDest := openBackups(t, vfs.NewMem())
@@ -308,18 +308,19 @@ func TestBackupOfStoresAway(t *testing.T) {
 	}
 	take := func() (backup.Report, error) { return host.Backup(t.Context(), dest, backup.Options{}) }
 	for rows := range 3 {
-		stores.leave(rows, plenty)
+		stores.leave(rows, "")
 		if _, err := take(); !errors.Is(err, kv.ErrUnavailable) {
 			t.Errorf("without the keys after %d rows: %v", rows, err)
 		}
 	}
-	stored := 0
-	for _, err := range files.List(t.Context()) {
+	var stored []string
+	for info, err := range files.List(t.Context()) {
 		must(t, err)
-		stored++
+		stored = append(stored, info.Name)
 	}
+	slices.Sort(stored)
 	const there = 4
-	gone := stores.leave(plenty, there)
+	gone := stores.leave(plenty, stored[there-1])
 	_, err := host.Backup(t.Context(), dest, backup.Options{Progress: func(r backup.Report) {
 		if r.FileCount == there {
 			close(gone)
@@ -331,12 +332,12 @@ func TestBackupOfStoresAway(t *testing.T) {
 	if all, err := backup.List(t.Context(), dest); err != nil || len(all) > 0 {
 		t.Errorf("%+v, %v", all, err)
 	}
-	stores.leave(plenty, plenty)
+	stores.leave(plenty, "")
 	stores.takeOpened()
 	first, err := take()
 	must(t, err)
-	if opened := len(stores.takeOpened()); opened != stored-there {
-		t.Errorf("%d files were opened, and the folder had %d of %d", opened, there, stored)
+	if opened := len(stores.takeOpened()); opened != len(stored)-there {
+		t.Errorf("%d files were opened, and the folder had %d of %d", opened, there, len(stored))
 	}
 	restored := vfs.NewMem()
 	must(t, restoreOn(t, restored, dest, backup.Options{}))

@@ -32,6 +32,8 @@ type WebhookConfig struct {
 	// GiveUp is the time for which a failing event is retried before it is a dead letter; 24 hours
 	// when 0; negative means a single attempt.
 	GiveUp time.Duration
+	// Linger is how long attempts under way may go on when this host stops; see [webhook.Config].
+	Linger time.Duration
 	// Clock is the system's when nil.
 	Clock webhook.Clock
 }
@@ -54,7 +56,7 @@ func (h *Host) openWebhooks(c WebhookConfig, version string, search time.Duratio
 	}
 	h.hooks = webhook.New(webhook.Config{
 		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp,
-		Agent:  "packhorse/" + version,
+		Linger: c.Linger, Agent: "packhorse/" + version,
 		Logger: h.log, Clock: c.Clock, Search: search,
 	})
 	if !deliver {

@@ -49,15 +49,20 @@ func (l *lane) dispatch(hook Hook) {
 	}
 }
 
-// try makes one attempt when there is room for it. Errors: that of the lane's context when no
-// attempt was made.
+// errNotMade says that an attempt was not made, or not to its end.
+var errNotMade = errors.New("the attempt was not made")
+
+// try makes one attempt when there is room for it. Errors: errNotMade when the lane ended before.
 func (l *lane) try(hook Hook, it *item) error {
 	release, err := l.d.attempts.Acquire(l.ctx, fair.Tenant{Org: l.hook.Org}, 0, 1)
 	if err != nil {
-		return err
+		return errNotMade
 	}
 	defer release()
-	return l.d.send(l.ctx, hook, it)
+	if err := l.d.send(l.sending, hook, it); err == nil || l.sending.Err() == nil {
+		return err
+	}
+	return errNotMade
 }
 
 // errInternal is the recorded error of an event whose attempt failed inside this server.
@@ -91,7 +96,7 @@ func (l *lane) complete(a attempt) {
 	case a.err == nil:
 		l.d.delivered.Add(1)
 		l.settle(b, q)
-	case l.ctx.Err() != nil:
+	case errors.Is(a.err, errNotMade):
 		return
 	default:
 		l.d.failed.Add(1)

@@ -48,6 +48,13 @@ func (c *clock) fire() {
 	})
 }
 
+// timers returns the number of timers that wait.
+func (c *clock) timers() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiters)
+}
+
 func (c *clock) advance(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,6 +24,7 @@ type world struct {
 	clock     *clock
 	receivers *receivers
 	giveUp    time.Duration // of the deliverers that are opened from now on; their default when 0
+	linger    time.Duration // of the same
 
 	keys  kv.Store
 	names *refs.Store
@@ -39,7 +40,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		t: t, fs: vfs.NewCrashableMem(), clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
-		receivers: &receivers{}, hooks: []webhook.Hook{{URL: hookURL, Secret: "s3cret"}},
+		receivers: &receivers{}, linger: -1, hooks: []webhook.Hook{{URL: hookURL, Secret: "s3cret"}},
 	}
 	w.receivers.clock = w.clock
 	w.open()
@@ -58,7 +59,7 @@ func (w *world) open() {
 func (w *world) deliverer(keys kv.Store, network http.RoundTripper) *webhook.Deliverer {
 	return webhook.New(webhook.Config{
 		KV: keys, Source: source{w}, Client: &http.Client{Transport: network}, Agent: "packhorse/test", Clock: w.clock,
-		GiveUp:  w.giveUp,
+		GiveUp: w.giveUp, Linger: w.linger,
 		Timeout: time.Hour, // the only time that is not the clock's
 	})
 }

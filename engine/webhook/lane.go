@@ -29,8 +29,10 @@ type lane struct {
 	id      hookID
 	hook    hookRow
 	log     *slog.Logger
-	ctx     context.Context // of the goroutine; close and Stop end it
+	ctx     context.Context // ends when nothing more is to begin; close and Stop end it
 	cancel  context.CancelFunc
+	sending context.Context // of attempts under way: ends some time after ctx
+	storing context.Context // of what is known about them: ends some time after sending
 	ended   chan struct{}
 	wake    chan struct{} // holds one when there is something in the inbox
 	results chan attempt  // has room for all attempts
@@ -70,7 +72,22 @@ func newLane(ctx context.Context, d *Deliverer, id hookID, hook hookRow) *lane {
 		known: make(map[refs.RepoID]bool), open: make(map[refs.RepoID]*page), queues: make(map[refKey]*queue),
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
+	l.sending = outlasting(l.ctx, d.Linger)
+	l.storing = outlasting(l.sending, d.Linger)
 	return l
+}
+
+// outlasting returns a context that ends a time after ctx has ended.
+func outlasting(ctx context.Context, by time.Duration) context.Context {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		if by <= 0 {
+			cancel()
+			return
+		}
+		time.AfterFunc(by, cancel)
+	})
+	return longer
 }
 
 // close ends the lane and waits until it has ended.
@@ -135,13 +152,16 @@ func (l *lane) run() {
 	}
 }
 
-// leave waits for the attempts under way, and subtracts the events in memory from the count.
+// leave waits for the attempts under way and stores what becomes of them: an event that a receiver
+// has taken is not sent again by the next lane. It subtracts the events in memory from the count.
 func (l *lane) leave() {
-	for ; l.busy > 0; l.busy-- {
-		<-l.results
-	}
-	for _, q := range l.queues {
-		l.d.pending.Add(-int64(len(q.items)))
+	defer func() {
+		for _, q := range l.queues {
+			l.d.pending.Add(-int64(len(q.items)))
+		}
+	}()
+	for l.busy > 0 {
+		l.complete(<-l.results)
 	}
 }
 

@@ -129,6 +129,7 @@ func TestRandomFailures(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.giveUp = math.MaxInt64 // the clock runs on while a slow machine keeps a deliverer from its turn
+	w.linger = time.Hour
 	random := rand.New(rand.NewPCG(1, 2))
 	repos := []refs.RepoID{w.create(1), w.create(2), w.create(3)}
 	w.receivers.with(func(*delivery) (int, error) {

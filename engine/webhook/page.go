@@ -135,13 +135,13 @@ func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
 	}
 	done := p != nil && p.head == len(p.items)
 	if p == nil || !done && p.next() == before {
-		_ = l.d.apply(l.ctx, b) // it fails only when the lane ends; the work is done again then
+		_ = l.d.apply(l.storing, b) // it fails only when the lane ends; the work is done again then
 		return
 	}
 	more, err := l.moveCursor(b, id, p.next())
 	for err != nil {
-		l.d.logFailure(l.ctx, "move a cursor", err)
-		if l.d.pause(l.ctx) != nil {
+		l.d.logFailure(l.storing, "move a cursor", err)
+		if l.d.pause(l.storing) != nil {
 			return
 		}
 		more, err = l.moveCursor(b, id, p.next())
@@ -159,9 +159,9 @@ func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
 // moveCursor applies work with the cursor at a position, and reports whether something follows. The
 // cursor of another server that is further stays where it is.
 func (l *lane) moveCursor(work *kv.Batch, id refs.RepoID, next position) (more bool, err error) {
-	err = l.d.update(l.ctx, func(b *kv.Batch) error {
+	err = l.d.update(l.storing, func(b *kv.Batch) error {
 		b.Append(work)
-		row, found, err := l.d.requireStream(l.ctx, b, l.id, id)
+		row, found, err := l.d.requireStream(l.storing, b, l.id, id)
 		if err != nil {
 			return err
 		}

@@ -81,6 +81,9 @@ type Config struct {
 	// GiveUp is how old an event gets, from its first attempt on, before an attempt that fails makes
 	// it a dead letter; 24 hours, and the first attempt is the last one when negative.
 	GiveUp time.Duration
+	// Linger is how long the attempts under way go on after Stop, and then how long what came of them
+	// may take to be stored; 2 seconds, and not at all when negative.
+	Linger time.Duration
 	// Agent is the User-Agent.
 	Agent  string
 	Logger *slog.Logger
@@ -143,6 +146,7 @@ type Stats struct {
 func New(c Config) *Deliverer {
 	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
 	c.GiveUp = cmp.Or(c.GiveUp, 24*time.Hour)
+	c.Linger = cmp.Or(c.Linger, 2*time.Second)
 	c.Search = cmp.Or(c.Search, sweepEvery)
 	if c.Clock == nil {
 		c.Clock = systemClock{}
@@ -177,7 +181,8 @@ func (d *Deliverer) Start() {
 	}, func(err error) { d.logFailure(ctx, "read the outbox", err) })
 }
 
-// Stop ends the attempts under way, which count as not made, and waits for them.
+// Stop begins no more attempts, and waits for those under way. What came of them is stored. One
+// that has not ended after the time that Config.Linger allows is cancelled, and counts as not made.
 func (d *Deliverer) Stop() {
 	if d.cancel == nil {
 		return

@@ -178,7 +178,7 @@ func (r *Repository) changeCredential(
 			return stored, err
 		})
 	if err == nil && r.record.Upstream != nil && actor.checkSync() == nil {
-		r.host.upstreams.worker.WakeNow(r.record.ID) // it may have failed for want of this one
+		r.hastenSync(ctx) // it may have failed for want of this one
 	}
 	return stored, err
 }

@@ -20,9 +20,10 @@ type Detached struct {
 // and waited for its end. A repository without an upstream is left unchanged; that is not an error,
 // and adds no entry to the journal.
 //
-// The next start completes a detachment that a crash interrupted. Errors: upstream.ErrDetaching
-// while another one runs, or when the sync state is missing; [ErrDetachTimeout] when the sync does
-// not end, in which case nothing has changed; refs.ErrReceiptMismatch.
+// The next start, or another server, completes a detachment that a crash interrupted. Errors:
+// upstream.ErrDetaching while another one runs, or when the sync state is missing;
+// [ErrDetachTimeout] when the sync, here or on another server, does not end, in which case nothing
+// has changed; refs.ErrReceiptMismatch.
 func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) {
 	if r.record.Upstream == nil {
 		return r.detach(ctx, &actor)
@@ -30,14 +31,18 @@ func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) 
 	if err := errors.Join(r.host.space.Check(), r.recheck(ctx, &actor)); err != nil {
 		return Detached{}, err
 	}
+	own, _, err := r.host.claimant(ctx)
+	if err != nil {
+		return Detached{}, err
+	}
 	var before upstream.State
-	err := upstream.Change(ctx, r.host.keys, r.record.ID, func(s *upstream.State) (changed bool, err error) {
+	err = upstream.Change(ctx, r.host.keys, r.record.ID, func(s *upstream.State, _ *kv.Batch) (changed bool, err error) {
 		begun := *s
 		if changed, err = s.BeginDetach(); err != nil {
 			return false, &failure{kind: upstream.ErrDetaching, text: "the repository is being detached already"}
 		}
 		if changed {
-			before = begun
+			before, s.Detacher = begun, own
 		}
 		return changed, nil
 	})
@@ -59,7 +64,11 @@ func (r *Repository) endUpstream(ctx context.Context, actor *Actor) (Detached, e
 	wait, cancel := context.WithTimeout(ctx, r.host.upstreams.DetachWait)
 	defer cancel()
 	release, err := r.host.upstreams.worker.Hold(wait, r.record.ID)
-	if err != nil && ctx.Err() == nil {
+	if err == nil {
+		defer release()
+		err = r.host.awaitSync(wait, r.record.ID)
+	}
+	if err != nil && wait.Err() != nil && ctx.Err() == nil {
 		return Detached{}, &failure{
 			kind: ErrDetachTimeout, text: fmt.Sprintf("a sync did not end within %s", r.host.upstreams.DetachWait),
 		}
@@ -67,16 +76,16 @@ func (r *Repository) endUpstream(ctx context.Context, actor *Actor) (Detached, e
 	if err != nil {
 		return Detached{}, err
 	}
-	defer release()
 	return r.detach(ctx, actor)
 }
 
-// undoDetach makes the repository synced again.
+// undoDetach makes the repository synced again. Who syncs it may have changed meanwhile.
 func (r *Repository) undoDetach(ctx context.Context, before upstream.State) error {
-	err := upstream.Change(ctx, r.host.keys, r.record.ID, func(s *upstream.State) (changed bool, err error) {
+	err := upstream.Change(ctx, r.host.keys, r.record.ID, func(s *upstream.State, _ *kv.Batch) (changed bool, err error) {
 		if s.Phase != upstream.Detaching {
 			return false, nil
 		}
+		before.Syncer = s.Syncer
 		*s = before
 		return true, nil
 	})

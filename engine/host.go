@@ -34,6 +34,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,6 +104,10 @@ type Host struct {
 	endDuties context.CancelFunc
 	working   sync.WaitGroup // duties of a host that is alone
 	left      chan struct{}  // holds one when another server has gone
+	// Of a host that shares its stores: joined is closed when there is a member, and nil without
+	// sharing; look is the interval of looks at what other servers do.
+	joined chan struct{}
+	look   time.Duration
 
 	// creators keeps creations of one organization, by a hash of its name, from failing each other's
 	// preconditions. It guards nothing.
@@ -136,8 +141,9 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	c.Objects.GrewLarge = auxiliaries.Add
 	c.Objects.Reach = packgen.Reachability{}
 	var h *Host
-	joined := make(chan struct{})
+	var joined chan struct{}
 	if c.Sharing != nil {
+		joined = make(chan struct{})
 		c.Objects.Epochs = odb.NewEpochs()
 		c.Objects.Horizon = func(ctx context.Context) (odb.Horizon, error) {
 			select {
@@ -180,11 +186,13 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		auxiliaries: auxiliaries,
 		maintaining: make(chan struct{}, 1),
 		left:        make(chan struct{}, 1),
+		joined:      joined,
 	}
 	h.quotas = quota.NewLedger(quota.Config{Objects: objects, Limits: c.Quotas, Repositories: h.counted})
 	var search time.Duration
 	if c.Sharing != nil {
 		search = sharedSearch
+		h.look = min(sharedSearch, cmp.Or(c.Sharing.Beat, sharedSearch))
 	}
 	h.openWebhooks(c.Webhooks, c.Version, search)
 	h.openUpstreams(c.Upstreams, c.Version)
@@ -197,14 +205,16 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if err := h.begin(ctx, &c); err != nil {
 		return nil, errors.Join(err, h.Close(context.WithoutCancel(ctx)))
 	}
-	close(joined)
+	if joined != nil {
+		close(joined)
+	}
 	return h, nil
 }
 
 // Close ends the host's background work. Requests must have ended.
 func (h *Host) Close(ctx context.Context) error {
+	h.upstreams.close() // first: what this server does for others to see ends before it leaves them
 	err := h.end(ctx)
-	h.upstreams.close()
 	h.worker.Stop()
 	h.auxiliaries.Close()
 	if h.clones != nil {

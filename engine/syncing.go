@@ -54,31 +54,38 @@ func (h syncHost) logPending(ctx context.Context, err error) error {
 }
 
 // Sync implements [upstream.Host].
-func (h syncHost) Sync(ctx context.Context, id refs.RepoID) time.Time {
-	again, err := h.sync(ctx, id)
+func (h syncHost) Sync(ctx context.Context, id refs.RepoID) (again time.Time, ran bool) {
+	again, ran, err := h.sync(ctx, id)
 	switch {
 	case err == nil || ctx.Err() != nil || isNotFound(err) || errors.Is(err, refs.ErrRepositoryNotFound):
 	case errors.Is(err, upstream.ErrNoState): // GET /repo reports it
-		return time.Time{}
+		return time.Time{}, ran
 	case errors.Is(err, kv.ErrConflict): // a detachment, a deletion or another host got in between
-		return h.now().Add(h.upstreams.Settings.Pause(0))
+		return h.now().Add(h.upstreams.Settings.Pause(0)), ran
 	default:
-		h.log.ErrorContext(ctx, "failed to store the state of an upstream sync", "repository", id.String(), "error", err)
-		return h.now().Add(h.upstreams.Settings.Pause(1))
+		h.logSyncState(ctx, id, err)
+		return h.now().Add(h.upstreams.Settings.Pause(1)), ran
 	}
-	return again
+	return again, ran
 }
 
-// sync syncs one repository, and returns the time of the next attempt. An error says that the
-// stores failed, or that another writer has changed the state.
-func (h syncHost) sync(ctx context.Context, id refs.RepoID) (again time.Time, err error) {
+func (h *Host) logSyncState(ctx context.Context, id refs.RepoID, err error) {
+	h.log.ErrorContext(ctx, "failed to store the state of an upstream sync", "repository", id.String(), "error", err)
+}
+
+// sync syncs one repository, unless another server does, and returns the time of the next attempt.
+// An error says that the stores failed, or that another writer has changed the state.
+func (h syncHost) sync(ctx context.Context, id refs.RepoID) (again time.Time, ran bool, err error) {
 	rec, stored, err := h.readRecord(ctx, id)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, false, err
 	}
 	state, row, err := upstream.ReadState(ctx, h.keys, id)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, false, err
+	}
+	if busy, err := h.elsewhere(ctx, state.Syncer, state.Detacher); busy || err != nil {
+		return h.now().Add(h.look), false, err
 	}
 	if state.DefaultBranch != "" && rec.Chosen != chosenLater {
 		rec.DefaultBranch = state.DefaultBranch
@@ -86,38 +93,68 @@ func (h syncHost) sync(ctx context.Context, id refs.RepoID) (again time.Time, er
 	s := &syncing{Repository: &Repository{host: h.Host, record: rec, stored: stored, state: state}, row: row}
 	switch {
 	case rec.Upstream == nil:
-		return time.Time{}, fmt.Errorf("%w: repository %s has a sync state and no upstream", ErrCorrupt, id)
+		return time.Time{}, false, fmt.Errorf("%w: repository %s has a sync state and no upstream", ErrCorrupt, id)
 	case state.Phase == upstream.Detached:
 		b := kv.NewBatch()
 		s.forgetAnnounced(b)
-		return time.Time{}, s.Apply(ctx, b)
+		return time.Time{}, false, s.Apply(ctx, b)
 	case state.Phase == upstream.Detaching: // a crash has ended the process that had begun it
 		_, err := s.detach(ctx, &Actor{Org: rec.Org, Subject: upstreamSubject})
-		return time.Time{}, err
+		return time.Time{}, true, err
 	}
 	return h.run(ctx, s)
 }
 
-// run runs a sync between the two changes of its state.
-func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err error) {
+// run runs a sync between the two changes of its state. Among several servers it is skipped when
+// another one has done all that was due.
+func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, ran bool, err error) {
 	told, announced, err := h.outbox.Span(ctx, outbox.Upstream, s.record.ID, 0)
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, false, err
 	}
-	if s.state.Phase != upstream.Syncing {
-		s.state.Phase = upstream.Syncing
-		if err := s.putState(ctx, kv.NewBatch()); err != nil {
-			return time.Time{}, err
+	asked, err := h.outbox.Asked(ctx, outbox.Upstream, s.record.ID)
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	own, until, err := h.claimant(ctx)
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	if own != "" && !asked {
+		switch {
+		case s.state.Phase == upstream.Synced && !announced:
+			return time.Time{}, false, nil
+		case s.state.Phase == upstream.Failed && s.state.Next.After(h.now()):
+			return s.state.Next, false, nil
 		}
 	}
+	if s.state.Phase != upstream.Syncing || s.state.Syncer != own || asked {
+		s.state.Phase, s.state.Syncer = upstream.Syncing, own
+		b := kv.NewBatch()
+		outbox.Heed(b, outbox.Upstream, s.record.ID)
+		if err := s.putState(ctx, b); err != nil {
+			return time.Time{}, false, err
+		}
+	}
+	ended := false
+	defer func() {
+		if !ended {
+			h.releaseSync(ctx, s.record.ID, own)
+		}
+	}()
 	begun := h.now()
 	var report *upstream.Report
-	failed := rescue.Do(func() (err error) {
-		report, err = s.run(ctx)
-		return err
+	lost, failed := h.whileClaimed(ctx, until, s.record.ID, s.row, func(ctx context.Context) error {
+		return rescue.Do(func() (err error) {
+			report, err = s.run(ctx)
+			return err
+		})
 	})
-	if ctx.Err() != nil {
-		return time.Time{}, ctx.Err() // the state stays: the next sync starts over
+	switch { // the state stays: the next sync starts over
+	case ctx.Err() != nil:
+		return time.Time{}, true, ctx.Err()
+	case lost:
+		return h.now().Add(h.upstreams.Settings.Pause(0)), true, nil
 	}
 	if failed == nil {
 		failed = s.state.Succeed(h.now(), report)
@@ -137,7 +174,10 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, err err
 	if announced {
 		h.outbox.Remove(b, outbox.Upstream, s.record.ID, told)
 	}
-	return again, s.putState(ctx, b)
+	s.state.Syncer = ""
+	err = s.putState(ctx, b)
+	ended = err == nil
+	return again, true, err
 }
 
 // putState adds the replacement of the stored state by that of s to b, and returns when it is

@@ -73,6 +73,18 @@ func (f *far) intercept(handle func(w http.ResponseWriter, r *http.Request, next
 	f.handle = handle
 }
 
+// count returns the number of requests so far whose URL contains a text.
+func (f *far) count(text string) (count int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, request := range f.requests {
+		if strings.Contains(request, text) {
+			count++
+		}
+	}
+	return count
+}
+
 // refs returns the branches and tags.
 func (f *far) refs() map[string]string {
 	all := map[string]string{}

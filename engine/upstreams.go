@@ -11,6 +11,7 @@ import (
 	"packhorse/engine/outbound"
 	"packhorse/engine/outbox"
 	"packhorse/engine/upstream"
+	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -265,7 +266,7 @@ func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) 
 // entry in the journal.
 func (r *Repository) askForSync(ctx context.Context, actor *Actor) (uint64, error) {
 	if actor.Receipt == nil {
-		if err := upstream.Change(ctx, r.host.keys, r.record.ID, makeDue); err != nil {
+		if err := r.makeSyncDue(ctx); err != nil {
 			return 0, err
 		}
 		return r.Sequence(ctx)
@@ -276,7 +277,7 @@ func (r *Repository) askForSync(ctx context.Context, actor *Actor) (uint64, erro
 			if err != nil {
 				return 0, err
 			}
-			changed, err := makeDue(&state)
+			changed, err := r.host.makeDue(ctx, &state, tx.Batch(), r.record.ID)
 			if err == nil && changed {
 				_, err = state.Replace(tx.Batch(), r.record.ID, before)
 			}
@@ -287,12 +288,22 @@ func (r *Repository) askForSync(ctx context.Context, actor *Actor) (uint64, erro
 		})
 }
 
-// makeDue makes a sync state one in which a sync is due.
-func makeDue(s *upstream.State) (changed bool, err error) {
-	if changed, err = s.MakeDue(); err != nil {
-		err = &failure{kind: upstream.ErrDetaching, text: "the repository is being detached from its upstream"}
+// makeSyncDue makes the sync state say that one is due. Errors: upstream.ErrDetaching.
+func (r *Repository) makeSyncDue(ctx context.Context) error {
+	return upstream.Change(ctx, r.host.keys, r.record.ID, func(s *upstream.State, b *kv.Batch) (changed bool, err error) {
+		return r.host.makeDue(ctx, s, b, r.record.ID)
+	})
+}
+
+// hastenSync has a sync that waits for another try run at once.
+func (r *Repository) hastenSync(ctx context.Context) {
+	if r.host.joined != nil { // another server may be the one that waits
+		err := r.makeSyncDue(ctx)
+		if err != nil && !errors.Is(err, upstream.ErrDetaching) && !errors.Is(err, upstream.ErrNoState) {
+			r.host.logSyncState(ctx, r.record.ID, err)
+		}
 	}
-	return changed, err
+	r.host.upstreams.worker.WakeNow(r.record.ID)
 }
 
 // checkSyncedRef refuses what cannot be the name of a ref that is synced.

@@ -10,6 +10,7 @@
 //
 //	cluster  Config, Join, Leave, and the beats
 //	duty     duties of this server, their beginning and end
+//	tenure   what claims that are no duties name
 //	rows     the stored rows
 //	list     the servers as operators see them
 //	horizon  instants after which all views of the other servers began
@@ -91,10 +92,11 @@ type Member struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu      sync.Mutex // guards the fields below
-	id      serverID   // drawn anew after this server was removed
-	renewed time.Time  // when the last renewal that succeeded began
-	held    []string   // the duties that run, sorted
+	mu      sync.Mutex      // guards the fields below
+	id      serverID        // drawn anew after this server was removed
+	renewed time.Time       // when the last renewal that succeeded began
+	held    []string        // the duties that run, sorted
+	tenure  context.Context // of the term
 
 	// The fields below belong to the goroutine that beats.
 	row  []byte                // the last one that was sent, nil when it was removed
@@ -204,7 +206,7 @@ func (m *Member) enter(ctx context.Context) error {
 	m.Views.Enter(m.beat, begun.Add(m.fence()))
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.id, m.renewed = id, begun
+	m.id, m.renewed, m.tenure = id, begun, m.term.ctx
 	return nil
 }
 
@@ -249,6 +251,9 @@ func (m *Member) pulse(ctx context.Context) error {
 			}
 		} else {
 			m.term = newTerm(m, time.Time{})
+			m.mu.Lock()
+			m.tenure = m.term.ctx
+			m.mu.Unlock()
 		}
 	}
 	begun := time.Now()

@@ -11,6 +11,7 @@ package outbox
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
 
@@ -118,6 +119,25 @@ func (o *Outbox[R]) Span(
 	}
 	return s, true, nil
 }
+
+// Ask adds to b a row that stands for no transaction: the listener is to work although nothing has
+// changed. No span has it.
+func Ask(b *kv.Batch, l Listener, id refs.RepoID) { b.Put(keyOf(l, id, 0), nil) }
+
+// Asked reports whether there is the row of [Ask].
+func (o *Outbox[R]) Asked(ctx context.Context, l Listener, id refs.RepoID) (bool, error) {
+	_, err := o.keys.Get(ctx, keyOf(l, id, 0))
+	if errors.Is(err, kv.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read outbox: %w", err)
+	}
+	return true, nil
+}
+
+// Heed adds the removal of the row of [Ask] to b.
+func Heed(b *kv.Batch, l Listener, id refs.RepoID) { b.Delete(keyOf(l, id, 0)) }
 
 // Remove adds the removal of the rows of a span to b.
 func (o *Outbox[R]) Remove(b *kv.Batch, l Listener, id refs.RepoID, s Span) {

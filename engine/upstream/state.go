@@ -39,6 +39,10 @@ type State struct {
 	// one.
 	Attempts int       `json:"attempts,omitempty"`
 	Next     time.Time `json:"next,omitzero"`
+	// Syncer is the server that syncs, Detacher the one that detaches, of several over one store. They
+	// count while that server lives.
+	Syncer   string `json:"syncer,omitempty"`
+	Detacher string `json:"detacher,omitempty"`
 }
 
 // ErrNoState says that the row of a repository that has an upstream is missing.
@@ -159,25 +163,25 @@ func (s *State) Fail(now time.Time, o *Settings, failed error, why string) (agai
 const changeTriesMax = 16
 
 // Change changes a stored state, unless change returns false, and returns when the new state is
-// durable.
+// durable. change may add to the batch that stores it.
 //
 // Errors: those of change; [ErrNoState]; refs.ErrBusy.
 func Change(
-	ctx context.Context, keys kv.Store, repo refs.RepoID, change func(s *State) (changed bool, err error),
+	ctx context.Context, keys kv.Store, repo refs.RepoID, change func(s *State, b *kv.Batch) (changed bool, err error),
 ) error {
 	for range changeTriesMax {
 		state, before, err := ReadState(ctx, keys, repo)
 		if err != nil {
 			return err
 		}
-		changed, err := change(&state)
+		b := kv.NewBatch()
+		changed, err := change(&state, b)
 		if err != nil {
 			return err
 		}
 		if !changed {
 			return keys.WaitDurable(ctx, StateKey(repo))
 		}
-		b := kv.NewBatch()
 		if _, err := state.Replace(b, repo, before); err != nil {
 			return err
 		}

@@ -80,7 +80,7 @@ func TestChange(t *testing.T) {
 	keys, _, shut := odbtest.OpenStores(t, vfs.NewMem())
 	t.Cleanup(shut)
 	repo := refs.RepoID{1}
-	detach := func(s *upstream.State) (bool, error) { return s.BeginDetach() }
+	detach := func(s *upstream.State, _ *kv.Batch) (bool, error) { return s.BeginDetach() }
 	if err := upstream.Change(t.Context(), keys, repo, detach); !errors.Is(err, upstream.ErrNoState) {
 		t.Errorf("without a state: %v", err)
 	}
@@ -98,7 +98,7 @@ func TestChange(t *testing.T) {
 	}
 	put(repo, upstream.State{Phase: upstream.Synced})
 	tries := 0
-	err := upstream.Change(t.Context(), keys, repo, func(s *upstream.State) (bool, error) {
+	err := upstream.Change(t.Context(), keys, repo, func(s *upstream.State, _ *kv.Batch) (bool, error) {
 		if tries++; tries == 1 {
 			put(repo, upstream.State{Phase: upstream.Failed, Attempts: 7})
 		}
@@ -108,7 +108,7 @@ func TestChange(t *testing.T) {
 		s.Phase != upstream.Syncing || s.Attempts != 7 {
 		t.Errorf("after %d tries: %+v, %v, %v", tries, s, err, readErr)
 	}
-	err = upstream.Change(t.Context(), keys, repo, func(*upstream.State) (bool, error) {
+	err = upstream.Change(t.Context(), keys, repo, func(*upstream.State, *kv.Batch) (bool, error) {
 		put(repo, upstream.State{Attempts: tries})
 		tries++
 		return true, nil

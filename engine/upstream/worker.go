@@ -50,13 +50,14 @@ type Host interface {
 	// after another error the repository is due again later.
 	Org(ctx context.Context, repo refs.RepoID) (string, error)
 	// Sync syncs a repository and returns when that is due again, the zero time for when it is woken.
-	Sync(ctx context.Context, repo refs.RepoID) (again time.Time)
+	// ran is false when there was nothing to do, or another server does it.
+	Sync(ctx context.Context, repo refs.RepoID) (again time.Time, ran bool)
 	// Pending finds the syncs that were due when other processes ended, and calls wake for each.
 	// at may be the zero time.
 	Pending(ctx context.Context, wake func(repo refs.RepoID, at time.Time)) error
 }
 
-// Worker runs syncs: as many at once as it may, and one of a repository at a time.
+// Worker runs the syncs of a server: as many at once as it may, and one of a repository at a time.
 type Worker struct {
 	settings Settings
 	host     Host
@@ -378,9 +379,11 @@ func (w *Worker) start(j *job) {
 	w.running[j.org]++
 	w.count++
 	rescue.Go(&w.ended, func() error {
-		again := w.sync(ctx, j.repo)
+		again, ran := w.sync(ctx, j.repo)
 		stop()
-		w.syncs.Add(1)
+		if ran {
+			w.syncs.Add(1)
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.count--
@@ -407,17 +410,17 @@ func (w *Worker) start(j *job) {
 }
 
 // sync syncs a repository. After a panic it is due again when others are that have failed for long.
-func (w *Worker) sync(ctx context.Context, repo refs.RepoID) (again time.Time) {
+func (w *Worker) sync(ctx context.Context, repo refs.RepoID) (again time.Time, ran bool) {
 	err := rescue.Do(func() error {
-		again = w.host.Sync(ctx, repo)
+		again, ran = w.host.Sync(ctx, repo)
 		return nil
 	})
 	if err != nil {
 		w.failures.Add(1)
 		w.settings.Logger.ErrorContext(ctx, "panic in an upstream sync", "repository", repo.String(), "error", err)
-		again = time.Now().Add(w.settings.RetryMax)
+		return time.Now().Add(w.settings.RetryMax), true
 	}
-	return again
+	return again, ran
 }
 
 // schedule is a heap of jobs by when they are due.

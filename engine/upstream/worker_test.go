@@ -57,7 +57,7 @@ func (h *host) Org(_ context.Context, repo refs.RepoID) (string, error) {
 }
 
 // Sync implements upstream.Host.
-func (h *host) Sync(ctx context.Context, repo refs.RepoID) time.Time {
+func (h *host) Sync(ctx context.Context, repo refs.RepoID) (again time.Time, ran bool) {
 	h.mu.Lock()
 	h.running[repo]++
 	if h.running[repo] > 1 {
@@ -73,9 +73,9 @@ func (h *host) Sync(ctx context.Context, repo refs.RepoID) time.Time {
 	h.begun <- r
 	select {
 	case again := <-r.end:
-		return again
+		return again, true
 	case <-ctx.Done():
-		return time.Time{}
+		return time.Time{}, true
 	}
 }
 

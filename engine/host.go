@@ -22,7 +22,8 @@
 //	readfiles, archive, diff, blame, grep
 //	actor, signed, receipt               who writes, with whose signatures, and at most once
 //	events, webhooks                     the journal, and what is told of it
-//	upstreams, syncing, credential       other hosts
+//	upstreams, syncing, syncclaim,       other hosts
+//	credential
 //	maintain, scrub, fsck, backup,       care of the store
 //	storeid
 //	duties                               work in the background, and which server does it

@@ -1,12 +1,17 @@
 // Package cluster lets several servers share a pair of stores: each knows which others live, and
 // every duty, such as maintenance, is done by one of them.
 //
-// Start at [Join]. Each server keeps a row that it renews with every beat; a server whose row has
-// stood still for a while is removed by any other, in a batch that requires the row as it was seen.
-// A duty is a row that names its owner, and is free when the owner has no row. No clock is
-// compared with that of another machine: each server measures, by its own monotonic clock, how long
-// the row of another stands still. A server that cannot renew its row ends its duties before the
-// others may remove it. The map, by file:
+// Start at [Join]. Each server keeps a row that it renews with every beat, and reads all rows
+// several times between two beats; a server whose row has stood still for a while is removed by any
+// other, in a batch that requires the row as it was seen. A duty is a row that names its owner, and
+// is free when the owner has no row. No clock is compared with that of another machine: each server
+// measures, by its own monotonic clock, how long the row of another stands still. A server that
+// cannot renew its row ends its duties before the others may remove it.
+//
+// The duties of a server that was killed are done by another one within 18 seconds, and the time of
+// some calls of the store: a second until the others have seen its last row, 15 of patience, a
+// second until one of them looks again and removes it, and a second until the one to which the duty
+// falls looks. The map, by file:
 //
 //	cluster  Config, Join, Leave, and the beats
 //	duty     duties of this server, their beginning and end
@@ -46,8 +51,9 @@ type Config struct {
 	Departed func()
 	// Views are those of this server; nil: there are none.
 	Views Views
-	// Beat is the time between two renewals of the row, 3 s. Patience is how long the row of another
-	// server may stand still, 15 s; every server must have the same.
+	// Beat is the time between two renewals of the row, 3 s; the rows of others are looked at three
+	// times as often. Patience is how long the row of another server may stand still, 15 s; every
+	// server must have the same.
 	Beat, Patience time.Duration
 	Logger         *slog.Logger
 }
@@ -84,6 +90,9 @@ type Duty struct {
 
 // patience is how long the row of a server may stand still.
 const patience = 15 * time.Second
+
+// looks is how often a server looks at the rows of the others during a beat.
+const looks = 3
 
 // Member is this server among those that share the stores. Its methods may be called concurrently.
 type Member struct {
@@ -219,14 +228,18 @@ func (m *Member) encode(beat uint64) []byte {
 	return row.encode()
 }
 
-// run beats until ctx ends.
+// run beats, and looks at the other servers between the beats, until ctx ends. After a failure it
+// beats at once instead of looking.
 func (m *Member) run(ctx context.Context) {
-	ticker := time.NewTicker(m.Beat)
+	ticker := time.NewTicker(m.Beat / looks)
 	defer ticker.Stop()
-	for {
-		err := rescue.Do(func() error { return m.pulse(ctx) })
+	for n := 0; ; n++ {
+		err := rescue.Do(func() error { return m.pulse(ctx, n%looks == 0) })
 		if err != nil && ctx.Err() == nil {
 			m.Logger.WarnContext(ctx, "failed to renew the row of this server", "error", err)
+		}
+		if err != nil {
+			n = -1
 		}
 		select {
 		case <-ticker.C:
@@ -241,9 +254,9 @@ func (m *Member) run(ctx context.Context) {
 // errRemoved says that another server has removed this one.
 var errRemoved = errors.New("another server has removed this one, which was silent for too long")
 
-// pulse is one beat: it reads the rows, renews that of this server, removes the servers that are
-// silent, and takes the free duties that fall to this one.
-func (m *Member) pulse(ctx context.Context) error {
+// pulse is one beat, or a look between two: it reads the rows, renews that of this server with a
+// beat, removes the servers that are silent, and takes the free duties that fall to this one.
+func (m *Member) pulse(ctx context.Context, beat bool) error {
 	if m.term.hasEnded() { // a fence or a removal has ended the duties
 		if m.row == nil {
 			if err := m.enter(ctx); err != nil {
@@ -262,8 +275,10 @@ func (m *Member) pulse(ctx context.Context) error {
 		return err
 	}
 	m.observe(rows, time.Now())
-	if err := m.renew(ctx, rows, begun); err != nil {
-		return err
+	if _, there := rows.servers[m.id]; beat || !there {
+		if err := m.renew(ctx, rows, begun); err != nil {
+			return err
+		}
 	}
 	for id, value := range rows.servers {
 		if id == m.id || time.Since(m.seen[id].since) < m.Patience {
@@ -272,10 +287,16 @@ func (m *Member) pulse(ctx context.Context) error {
 		m.Logger.WarnContext(ctx, "removing a server that is silent", "server", id.String())
 		b := kv.NewBatch()
 		m.remove(b, rows, id, value)
-		if _, err := m.Keys.Apply(ctx, b); err != nil && !errors.Is(err, kv.ErrConflict) {
-			return err // it, or a third server, was quicker after a conflict: the next beat shows
+		_, err := m.Keys.Apply(ctx, b)
+		switch {
+		case errors.Is(err, kv.ErrConflict): // it, or a third server, was quicker: the next look shows
+		case err != nil:
+			return err
+		default:
+			rows.forget(id)
 		}
 	}
+	m.observe(rows, time.Now())
 	return m.takeDuties(ctx, rows)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"packhorse/odb/kv"
 )
@@ -57,6 +58,12 @@ func decodeServer(value []byte) (serverRow, error) {
 type storedRows struct {
 	servers map[serverID][]byte
 	owners  map[string]serverID // of duties
+}
+
+// forget removes a server, and the rows of its duties.
+func (r *storedRows) forget(id serverID) {
+	delete(r.servers, id)
+	maps.DeleteFunc(r.owners, func(_ string, owner serverID) bool { return owner == id })
 }
 
 // readRows reads all rows. There are as many as servers and duties.

@@ -58,6 +58,7 @@ func (r *Repository) withStored(ctx context.Context, tx *refs.Tx, do func(v *odb
 	defer view.Close()
 	objects := view.NewQuarantine(ctx)
 	defer objects.Close() // once the write is durable, this cannot fail it any more
+	objects.AsRead()
 	if err := do(objects.View()); err != nil {
 		return err
 	}

@@ -52,6 +52,9 @@ func TestTrips(t *testing.T) {
 		{"list branches", 4, w.listBranches},
 		{"list 100 repositories", 2, w.listRepositories("")},
 		{"search 100 repositories", 4, w.listRepositories("list-1")},
+		{"create a branch", 5, w.createBranch},
+		{"create a tag", 6, w.createTag},
+		{"check everything", 2000, w.fsck},
 		{"maintenance", 1400, w.maintain},
 	} {
 		ctx, log := trips.Record(t.Context())
@@ -256,6 +259,38 @@ func (w *tripWorld) listBranches(ctx context.Context) error {
 	}
 	_, err = repo.Branches(ctx, refs.Main, "", 20)
 	return err
+}
+
+func (w *tripWorld) createBranch(ctx context.Context) error {
+	repo, err := w.host.Repository(ctx, enginetest.Org, "hot")
+	if err != nil {
+		return err
+	}
+	_, err = repo.CreateBranch(ctx, acme, engine.CreateBranchRequest{Branch: "new", Base: rev("main")})
+	return err
+}
+
+func (w *tripWorld) createTag(ctx context.Context) error {
+	repo, err := w.host.Repository(ctx, enginetest.Org, "hot")
+	if err != nil {
+		return err
+	}
+	_, err = repo.CreateTag(ctx, acme, refs.Main, "new", rev("main"))
+	return err
+}
+
+// fsck checks the whole store: 104 repositories, of which each costs 18 trips and a few for every
+// thousand rows.
+func (w *tripWorld) fsck(ctx context.Context) error {
+	for checked, err := range w.host.Fsck(ctx, engine.FsckOptions{}) {
+		if err != nil {
+			return err
+		}
+		if checked.Damaged() {
+			return fmt.Errorf("%s: %q", checked.Name, checked.Problems())
+		}
+	}
+	return nil
 }
 
 func (w *tripWorld) listRepositories(query string) func(ctx context.Context) error {

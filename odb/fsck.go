@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"packhorse/odb/hot"
 	"packhorse/odb/rescue"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -105,9 +106,7 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 		return nil, err
 	}
 	defer v.Close()
-	for _, l := range v.hotLayers() {
-		l.rows.Direct = true // the stored bytes are to be checked, not copies of them
-	}
+	s.readAnew(v.hotLayers())
 	f := &fsck{
 		view: v, report: &FsckReport{LayerCount: int64(len(v.layers))}, progress: options.Progress, pace: options.Pace,
 	}
@@ -128,6 +127,22 @@ func (s *Store) Fsck(ctx context.Context, pool PoolID, options FsckOptions) (*Fs
 		}
 	}
 	return f.report, nil
+}
+
+// readAnew has what is read of hot layers come from the store, and not from copies that others have
+// made: the stored bytes are to be checked. Where every read costs a round trip, layers are copied
+// once more, for this reader only; it takes the memory of one layer at most.
+func (s *Store) readAnew(layers []*hotLayer) {
+	var copies *hot.Copies
+	if s.copies != nil && s.copies.IsRemote() {
+		copies = hot.NewCopies(s.keys, hot.Options{
+			BytesMax: hotCopyMax, LayerBytesMax: hotCopyMax, Remote: true,
+			Damaged: func(segment.LayerID, error) {}, // the check of the row finds it, too
+		})
+	}
+	for _, l := range layers {
+		l.rows.Copies, l.rows.Direct = copies, copies == nil
+	}
 }
 
 // fsck is one run of [Store.Fsck].

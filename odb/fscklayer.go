@@ -40,7 +40,7 @@ func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
 	if err != nil {
 		return err
 	}
-	return hot.CheckAdditions(ctx, l.store.keys, l.id, func(id object.ID, err error) error {
+	return hot.CheckAdditions(ctx, &l.rows, func(id object.ID, err error) error {
 		return f.noted(l.id, id, l.store.damaged(l.id, id, err))
 	})
 }
@@ -169,9 +169,13 @@ func (f *fsck) problems() int64 {
 // keys checks that the keys exist which show that a layer or auxiliary file is no leftover. It may
 // have left the pool, together with its keys, since the view was made.
 func (f *fsck) keys(ctx context.Context, part segment.LayerID, keys ...[]byte) error {
-	for _, key := range keys {
-		_, err := f.view.store.keys.Get(ctx, key)
-		if errors.Is(err, kv.ErrNotFound) {
+	rows, err := f.view.store.keys.Read(ctx, kv.ReadSet{Keys: keys})
+	if err != nil {
+		return f.noted(part, object.ZeroID, err)
+	}
+	for i, key := range keys {
+		var err error
+		if rows.Values[i] == nil {
 			now, _, manifestErr := f.view.store.readManifest(ctx, f.view.store.keys, f.view.pool)
 			if errors.Is(manifestErr, ErrNoPool) {
 				return nil

@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -120,34 +121,68 @@ func (f *tablesFsck) isUsed(ctx context.Context, id segment.LayerID) (bool, erro
 	return key != nil, err
 }
 
+// usersMax is the number of user keys whose manifests are read together. A manifest has at most a
+// few KiB.
+const usersMax = 500
+
 // users checks the manifest of each user key.
 func (f *tablesFsck) users(ctx context.Context) error {
+	var keys [][]byte
 	for pair, err := range f.scan(ctx, tableUser) {
 		if err != nil {
 			return err
 		}
-		id, pool, err := decodeUserKey(pair.Key)
+		if keys = append(keys, bytes.Clone(pair.Key)); len(keys) < usersMax {
+			continue
+		}
+		if err := f.usersOf(ctx, keys); err != nil {
+			return err
+		}
+		keys = keys[:0]
+	}
+	return f.usersOf(ctx, keys)
+}
+
+// usersOf checks the manifests of some user keys.
+func (f *tablesFsck) usersOf(ctx context.Context, keys [][]byte) error {
+	var users []struct {
+		id   segment.LayerID
+		pool PoolID
+	}
+	var set kv.ReadSet
+	for _, key := range keys {
+		id, pool, err := decodeUserKey(key)
 		if err != nil {
 			f.problem(segment.LayerID{}, object.ZeroID, err)
 			continue
 		}
-		m, _, err := f.store.readManifest(ctx, f.store.keys, pool)
-		if errors.Is(err, ErrCorrupt) {
-			continue // the check of the pool reports it
+		users = append(users, struct {
+			id   segment.LayerID
+			pool PoolID
+		}{id, pool})
+		set.Keys = append(set.Keys, manifestKey(pool))
+	}
+	rows, err := f.store.keys.Read(ctx, set)
+	if err != nil {
+		return err
+	}
+	for i, user := range users {
+		if data := rows.Values[i]; data != nil {
+			m, err := f.store.manifestOf(user.pool, data)
+			if err != nil {
+				continue // the check of the pool reports it
+			}
+			if _, ok := m.parts()[user.id]; ok {
+				continue
+			}
 		}
-		if err != nil && !errors.Is(err, ErrNoPool) {
-			return err
-		}
-		if _, ok := m.parts()[id]; ok {
-			continue
-		}
-		there, err := f.has(ctx, userKey(id, pool)) // a pool that releases it deletes the key in the same batch
+		there, err := f.has(ctx, userKey(user.id, user.pool)) // a pool that releases it deletes the key in the same batch
 		if err != nil {
 			return err
 		}
 		if there {
-			f.problem(id, object.ZeroID, fmt.Errorf("%w: pool %s has a key as its user, and does not name it", ErrDisagree,
-				pool))
+			f.problem(user.id, object.ZeroID, fmt.Errorf("%w: pool %s has a key as its user, and does not name it", ErrDisagree,
+				user.pool))
 		}
 	}
 	return nil

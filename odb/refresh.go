@@ -71,6 +71,10 @@ func (q *Quarantine) ReadAhead() (set kv.ReadSet, take func(rows kv.Rows)) {
 	}
 }
 
+// AsRead has the next Stage require the manifest as the view of a quarantine without objects has
+// read it, instead of reading it again.
+func (q *Quarantine) AsRead() { q.ahead = &ahead{refreshed: true} }
+
 // rebase undeltifies quarantined deltas whose base was pruned. Their bases are still readable: the
 // former layers are pinned.
 func (q *Quarantine) rebase(ctx context.Context, next *View) error {

@@ -117,6 +117,7 @@ func (f *fsck) scan(ctx context.Context, table byte, visit func(pair kv.Pair) er
 // refs reads every ref and counts.
 func (f *fsck) refs(ctx context.Context) error {
 	var count, nameBytes uint64
+	var branches lookups
 	err := f.scan(ctx, refTable, func(pair kv.Pair) error {
 		count++
 		ref, err := decodeRow(pair.Key[1+len(f.repo):], pair.Value)
@@ -135,12 +136,16 @@ func (f *fsck) refs(ctx context.Context) error {
 		if len(short) <= len(branchPrefix) || short[:len(branchPrefix)] != branchPrefix {
 			return nil
 		}
-		name, err := f.rows.Get(ctx, creationKey(f.repo, ns, ref.Created))
-		if errors.Is(err, kv.ErrNotFound) || err == nil && string(name) != ref.Name {
-			return corrupt("branch %q is not listed by its creation", ref.Name)
-		}
-		return err
+		return f.lookUp(ctx, &branches, creationKey(f.repo, ns, ref.Created), func(name []byte) error {
+			if string(name) != ref.Name {
+				return corrupt("branch %q is not listed by its creation", ref.Name)
+			}
+			return nil
+		})
 	})
+	if err == nil {
+		err = f.flush(ctx, &branches)
+	}
 	f.report.RefCount = int64(count)
 	if err == nil && (count != f.head.count || nameBytes != f.head.nameBytes) {
 		f.problem(corrupt("the head counts %d refs with %d bytes of names, there are %d with %d", f.head.count,
@@ -151,21 +156,66 @@ func (f *fsck) refs(ctx context.Context) error {
 
 // creations looks up the branch of each row of the order of creation.
 func (f *fsck) creations(ctx context.Context) error {
-	return f.scan(ctx, creationTable, func(pair kv.Pair) error {
+	var branches lookups
+	err := f.scan(ctx, creationTable, func(pair kv.Pair) error {
 		key := pair.Key[1+len(f.repo):]
 		if len(key) != 1+8+4 {
 			return corrupt("creation key of %d bytes", len(pair.Key))
 		}
 		at := Creation{Sequence: binary.BigEndian.Uint64(key[1:]), Index: binary.BigEndian.Uint32(key[9:])}
-		ref, err := readRef(ctx, f.rows, f.repo, string(pair.Value))
-		if errors.Is(err, ErrNotFound) || err == nil && ref.Created != at {
-			return corrupt("the creation %d.%d is that of no branch %q", at.Sequence, at.Index, pair.Value)
-		}
-		if errors.Is(err, ErrCorrupt) {
-			return nil // already reported for the row
-		}
-		return err
+		name := string(pair.Value)
+		named := refKey(f.repo, name)
+		return f.lookUp(ctx, &branches, named, func(value []byte) error {
+			ref := Ref{}
+			if value != nil {
+				var err error
+				if ref, err = decodeNamed(named, value, name); err != nil {
+					return nil //nolint:nilerr // already reported for the row
+				}
+			}
+			if value == nil || ref.Created != at {
+				return corrupt("the creation %d.%d is that of no branch %q", at.Sequence, at.Index, name)
+			}
+			return nil
+		})
 	})
+	if err == nil {
+		err = f.flush(ctx, &branches)
+	}
+	return err
+}
+
+// lookups are rows that are read together.
+type lookups struct {
+	keys   [][]byte
+	checks []func(value []byte) error
+}
+
+// lookUp has check called with the value of a key, nil if there is none, at the latest by
+// [fsck.flush]. An error of check is a problem of the row that was scanned.
+func (f *fsck) lookUp(ctx context.Context, l *lookups, key []byte, check func(value []byte) error) error {
+	l.keys, l.checks = append(l.keys, key), append(l.checks, check)
+	if len(l.keys) < kv.ReadCountMax {
+		return nil
+	}
+	return f.flush(ctx, l)
+}
+
+// flush reads what has been put off.
+func (f *fsck) flush(ctx context.Context, l *lookups) error {
+	values, err := readKeys(ctx, f.rows, l.keys)
+	if err != nil {
+		return err
+	}
+	for i, check := range l.checks {
+		if err := check(values[i]); errors.Is(err, ErrCorrupt) {
+			f.problem(err)
+		} else if err != nil {
+			return err
+		}
+	}
+	*l = lookups{}
+	return nil
 }
 
 // sequences looks for gaps in the journal, and returns the number of its entries.

@@ -13,9 +13,8 @@ import (
 // CheckAdditions verifies the additions to a layer: that their numbers have no gaps and that the
 // layer has their objects. It passes what is wrong to problem, as [segment.ErrFormat]. It may run
 // beside writers.
-func CheckAdditions(
-	ctx context.Context, keys kv.Reader, layer segment.LayerID, problem func(id object.ID, err error) error,
-) error {
+func CheckAdditions(ctx context.Context, r *Reader, problem func(id object.ID, err error) error) error {
+	keys, layer := r.Keys, r.ID
 	value, err := keys.Get(ctx, CountKey(layer))
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
 		return err
@@ -40,7 +39,7 @@ func CheckAdditions(
 			continue
 		}
 		last = max(last, number)
-		if err := checkAdded(ctx, keys, layer, number, ids, problem); err != nil {
+		if err := checkAdded(ctx, r, number, ids, problem); err != nil {
 			return err
 		}
 	}
@@ -51,13 +50,17 @@ func CheckAdditions(
 }
 
 func checkAdded(
-	ctx context.Context, keys kv.Reader, layer segment.LayerID, number uint64, ids []byte,
-	problem func(id object.ID, err error) error,
+	ctx context.Context, r *Reader, number uint64, ids []byte, problem func(id object.ID, err error) error,
 ) error {
 	for ; len(ids) > 0; ids = ids[object.IDSize:] {
 		id := object.ID(ids[:object.IDSize])
-		_, err := keys.Get(ctx, ObjectKey(layer, id))
-		if errors.Is(err, kv.ErrNotFound) {
+		has, err := r.Has(ctx, id)
+		if err == nil && !has { // it may have been added since the layer was copied
+			var value []byte
+			value, err = r.Stored(ctx, id)
+			has = value != nil
+		}
+		if err == nil && !has {
 			err = problem(id, fmt.Errorf("%w: addition %d has an object that its layer lacks", segment.ErrFormat, number))
 		}
 		if err != nil {

@@ -338,7 +338,8 @@ func TestDamagedAdditions(t *testing.T) {
 				t.Errorf("damage: %v", tab.damage)
 			}
 			found := 0
-			tab.must(hot.CheckAdditions(t.Context(), tab.keys, tab.id, func(object.ID, error) error { found++; return nil }))
+			tab.must(hot.CheckAdditions(t.Context(), &hot.Reader{ID: tab.id, Keys: tab.keys},
+				func(object.ID, error) error { found++; return nil }))
 			if found == 0 {
 				t.Error("fsck finds nothing")
 			}

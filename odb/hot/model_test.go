@@ -263,7 +263,8 @@ func (m *model) compare(r *hot.Reader, l *modelLayer) {
 			m.Fatalf("Filter(%s) = %x, %v, want %x", id, filter, err, want.Filter)
 		}
 	}
-	if err := hot.CheckAdditions(ctx, m.keys, l.id, func(_ object.ID, err error) error { return err }); err != nil {
+	err := hot.CheckAdditions(ctx, &hot.Reader{ID: l.id, Keys: m.keys}, func(_ object.ID, err error) error { return err })
+	if err != nil {
 		m.Fatal(err)
 	}
 }

@@ -25,7 +25,7 @@
 //	upstreams, syncing, syncclaim,       other hosts
 //	credential
 //	maintain, scrub, fsck, backup,       care of the store
-//	storeid
+//	storeid, unregistered
 //	duties                               work in the background, and which server does it
 //	usage                                what repositories store, and their quotas
 //	narrate                              progress as git prints it
@@ -146,6 +146,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	if c.Sharing != nil {
 		joined = make(chan struct{})
 		c.Objects.Epochs = odb.NewEpochs()
+		c.Objects.Servers = &servers{joined: joined, member: func() *cluster.Member { return h.member }}
 		c.Objects.Horizon = func(ctx context.Context) (odb.Horizon, error) {
 			select {
 			case <-joined:

@@ -123,11 +123,11 @@ func (h *Host) maintainOne(
 	return done, err
 }
 
-// sweep removes obsolete layers, files and pools, what deleted repositories have left, and expired
-// idempotency records.
+// sweep removes obsolete layers, files and pools, what servers that have gone and deleted
+// repositories have left, and expired idempotency records.
 func (h *Host) sweep(ctx context.Context, grace time.Duration) error {
 	_, swept := h.objects.Sweep(ctx, grace)
-	swept = errors.Join(swept, h.removed.Sweep(ctx))
+	swept = errors.Join(swept, h.objects.Collect(ctx, grace), h.removed.Sweep(ctx))
 	if err := h.names.DropReceipts(ctx); err != nil {
 		return errors.Join(swept, fmt.Errorf("remove expired idempotency records: %w", err))
 	}

@@ -83,25 +83,16 @@ func (s *Store) attach(
 			})
 		}
 		m.layers[at].auxiliaries = append(m.layers[at].auxiliaries, added)
-		r := segment.Registration{Pool: pool, Kind: added.kind}
-		b.Put(registrationKey(added.id), r.Encode())
-		return nil
+		return s.register(b, added.id, segment.Registration{Pool: pool, Kind: added.kind})
 	})
+	name := added.kind.FileName(added.id)
 	if err != nil {
-		removed := s.removeUnregistered(context.WithoutCancel(ctx), added)
+		removed := s.deleteUnregistered(context.WithoutCancel(ctx), added.id, name)
 		if errors.Is(err, errLayersMoved) {
 			return removed
 		}
 		return errors.Join(err, removed)
 	}
-	s.settle(context.WithoutCancel(ctx), []string{added.kind.FileName(added.id)})
+	s.registered(ctx, name)
 	return nil
-}
-
-// removeUnregistered removes an auxiliary file, unless it is registered.
-func (s *Store) removeUnregistered(ctx context.Context, c manifestLayer) error {
-	if _, err := s.keys.Get(ctx, registrationKey(c.id)); !errors.Is(err, kv.ErrNotFound) {
-		return err
-	}
-	return s.Files.Delete(ctx, c.kind.FileName(c.id))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"packhorse/odb/hot"
+	"packhorse/odb/intent"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/invariants"
@@ -26,8 +27,8 @@ var errNoChange = errors.New("nothing to change")
 // the batch, such as the registrations of new files. [errNoChange] ends changeManifest without an
 // error.
 //
-// Errors: [ErrNoPool], [ErrManyLayers], [kv.ErrConflict] when others were always faster, and those
-// of change.
+// Errors: [ErrNoPool], [ErrManyLayers], [ErrTaken], [kv.ErrConflict] when others were always
+// faster, and those of change.
 func (s *Store) changeManifest(ctx context.Context, pool PoolID, change func(m *manifest, b *kv.Batch) error) error {
 	for range changeTriesMax {
 		m, raw, err := s.readManifest(ctx, s.keys, pool)
@@ -47,6 +48,9 @@ func (s *Store) changeManifest(ctx context.Context, pool PoolID, change func(m *
 			return err
 		}
 		commit, err := s.keys.Apply(ctx, b)
+		if intent.IsConflict(err) {
+			err = ErrTaken
+		}
 		if errors.Is(err, kv.ErrConflict) {
 			continue
 		}

@@ -17,7 +17,8 @@ type Fork struct {
 	store     *Store
 	pool      PoolID
 	hot       segment.LayerID
-	auxiliary segment.LayerID // zero when nothing was taken
+	reserved  segment.LayerID // of the auxiliary file
+	auxiliary segment.LayerID // zero when nothing was taken, or its file is not stored
 	settled   bool
 }
 
@@ -32,6 +33,18 @@ type Fork struct {
 // Errors: [kv.ErrConflict] when the pool's layers have changed since v, [ErrManyLayers].
 func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, error) {
 	s := v.store
+	f := &Fork{store: s, pool: NewPoolID(), hot: segment.NewLayerID()}
+	if len(tips) > 0 {
+		// While the rows are read, so that nothing waits for it.
+		borrowed := segment.NewLayerID()
+		release := s.reserve(ctx, segment.KindBorrowed.FileName(borrowed))
+		defer func() {
+			if f.auxiliary == (segment.LayerID{}) {
+				release()
+			}
+		}()
+		f.reserved = borrowed
+	}
 	source, raw, err := s.readManifest(ctx, s.keys, v.pool)
 	if err != nil {
 		return nil, err
@@ -39,14 +52,13 @@ func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, 
 	if source.version != v.manifest.version {
 		return nil, fmt.Errorf("fork pool %s: its layers have changed: %w", v.pool, kv.ErrConflict)
 	}
-	f := &Fork{store: s, pool: NewPoolID(), hot: segment.NewLayerID()}
 	next := manifest{version: 1}
 	if len(tips) > 0 {
 		if next.layers, err = v.share(ctx, b, &source, raw); err != nil {
 			return nil, err
 		}
 		if err := f.borrow(ctx, b, next.layers, tips); err != nil {
-			return nil, err
+			return nil, errors.Join(err, f.Close())
 		}
 	}
 	next.layers = append(next.layers, manifestLayer{kind: segment.KindHot, id: f.hot})
@@ -104,16 +116,15 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 
 // borrow puts the auxiliary file beside the borrowed layers.
 func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, tips []object.ID) error {
-	auxiliary, err := f.store.writeVisibility(ctx, &visibilitySet{tips: newIDList(tips)})
-	if err != nil {
+	auxiliary := f.reserved
+	if err := f.store.writeVisibility(ctx, auxiliary, &visibilitySet{tips: newIDList(tips)}); err != nil {
 		return err
 	}
 	f.auxiliary = auxiliary
 	for i := range layers {
 		layers[i].auxiliaries = append(layers[i].auxiliaries, manifestLayer{kind: segment.KindBorrowed, id: auxiliary})
 	}
-	b.Put(registrationKey(auxiliary), (&segment.Registration{Pool: f.pool, Kind: segment.KindBorrowed}).Encode())
-	return nil
+	return f.store.register(b, auxiliary, segment.Registration{Pool: f.pool, Kind: segment.KindBorrowed})
 }
 
 // Pool returns the ID of the new pool.
@@ -165,20 +176,15 @@ func (f *Fork) Settled(ctx context.Context) {
 		return
 	}
 	f.settled = true
-	f.store.settle(context.WithoutCancel(ctx), []string{segment.KindBorrowed.FileName(f.auxiliary)})
+	f.store.registered(ctx, segment.KindBorrowed.FileName(f.auxiliary))
 }
 
 // Close removes the file of a fork that was not committed. A batch may have been committed although
-// its caller got an error, so the registration decides. If it cannot be read, the next start
-// decides.
+// its caller got an error, so the registration decides.
 func (f *Fork) Close() error {
 	if f.settled || f.auxiliary == (segment.LayerID{}) {
 		return nil
 	}
 	ctx := context.Background() // cleaning up does not end with the request
-	_, err := f.store.keys.Get(ctx, registrationKey(f.auxiliary))
-	if !errors.Is(err, kv.ErrNotFound) {
-		return err
-	}
-	return f.store.Files.Delete(ctx, segment.KindBorrowed.FileName(f.auxiliary))
+	return f.store.deleteUnregistered(ctx, f.auxiliary, segment.KindBorrowed.FileName(f.auxiliary))
 }

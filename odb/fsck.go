@@ -38,6 +38,9 @@ type FsckReport struct {
 	// the first of them. They are no damage.
 	WarningCount int64
 	Warnings     []FsckProblem
+	// UnregisteredCount is the number of files that nothing names, and UnregisteredBytes their size;
+	// see [Store.Unregistered]. They are no damage.
+	UnregisteredCount, UnregisteredBytes int64
 }
 
 // FsckProblem is a problem in a pool.

@@ -9,6 +9,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/hot"
+	"packhorse/odb/intent"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -26,7 +27,7 @@ func (s *Store) FsckTables(
 ) (*FsckReport, error) {
 	f := &tablesFsck{fsck: fsck{report: &FsckReport{}}, store: s, owned: owned}
 	for _, check := range []func(context.Context) error{
-		f.users, f.manifests, f.obsoleteEntries, f.registrations, f.hotLayers, f.files,
+		f.users, f.manifests, f.obsoleteEntries, f.registrations, f.hotLayers, f.intents, f.files,
 	} {
 		if err := check(ctx); err != nil {
 			return nil, fmt.Errorf("check tables: %w", err)
@@ -320,8 +321,30 @@ func (f *tablesFsck) first(ctx context.Context, keys kv.ScanOptions) ([]byte, er
 // running push (docs/invariants.md 14).
 const unsettledAge = 24 * time.Hour
 
-// files checks that each file is registered.
+// intents reads the rows about files that are being stored.
+func (f *tablesFsck) intents(ctx context.Context) error {
+	for err := range intent.Check(ctx, f.store.keys) {
+		if !errors.Is(err, kv.ErrCorrupt) {
+			return err
+		}
+		f.problem(segment.LayerID{}, object.ZeroID, err)
+	}
+	return nil
+}
+
+// files checks that each file is registered. Where files have intents, those that are not are what
+// older releases have left, and no damage.
 func (f *tablesFsck) files(ctx context.Context) error {
+	if f.store.intents != nil {
+		for info, err := range f.store.Unregistered(ctx) {
+			if err != nil {
+				return err
+			}
+			f.report.UnregisteredCount++
+			f.report.UnregisteredBytes += info.Size
+		}
+		return nil
+	}
 	for info, err := range f.store.Files.List(ctx) {
 		if err != nil {
 			return err

@@ -31,8 +31,9 @@
 //	visibilitywalk, reachability
 //	fsck and fsck...                 verifies pools, and the rows and files outside of pools
 //	registered, hold, usage          the files that pools use, for copies of them; how much they hold
+//	register, unregistered           registrations of files; files that have none
 //
-// Its subfolders import it, except those that it builds on: hot, kv, file, segment, bloom,
+// Its subfolders import it, except those that it builds on: hot, kv, file, intent, segment, bloom,
 // extsort, inorder, lru, fair, space, rescue, traffic. Walks are in revwalk, packs in and out in
 // ingest and packgen, maintenance in repack.
 //
@@ -56,6 +57,7 @@ import (
 
 	"packhorse/odb/file"
 	"packhorse/odb/hot"
+	"packhorse/odb/intent"
 	"packhorse/odb/kv"
 	"packhorse/odb/lru"
 	"packhorse/odb/segment"
@@ -74,6 +76,10 @@ type Options struct {
 	// processes that share it. Hot layers are then copied at the first lookup, otherwise when many
 	// were made.
 	RemoteKeys bool
+	// Servers are the processes that share the store; nil when no other does. Files in a file.Remote
+	// are then noted before they are stored, so that [Store.Collect] finds what a killed process has
+	// left.
+	Servers intent.Servers
 	// Epochs counts the views for other processes that share the store; nil when there are none.
 	Epochs *Epochs
 	// Horizon returns the present instant for [Store.Sweep]; nil when no other process shares the
@@ -111,6 +117,7 @@ type Options struct {
 type Store struct {
 	keys    kv.Store
 	Files   file.Store
+	intents *intent.Files // the same; nil where files need no intents
 	options Options
 	limits  Limits
 	log     *slog.Logger
@@ -173,10 +180,15 @@ func Open(ctx context.Context, keys kv.Store, files file.Store, options Options)
 		rewinder.OnRewind(s.copies.Clear)
 	}
 	s.closing, s.close = context.WithCancel(context.WithoutCancel(ctx))
-	s.env = &segment.Env{Files: files, Cache: cache, Damage: s.damage, Log: options.Logger}
+	if remote := file.AsRemote(files); remote != nil && options.Servers != nil {
+		s.intents = intent.Open(keys, files, remote, options.Servers, options.Logger)
+		s.Files = s.intents
+	}
+	s.env = &segment.Env{Files: s.Files, Cache: cache, Damage: s.damage, Log: options.Logger}
 	s.layers = newLayerSet(s, options.OpenFileCountMax)
 	if err := s.clearLeftovers(ctx); err != nil {
 		s.close()
+		s.endIntents()
 		return nil, fmt.Errorf("clear leftovers: %w", err)
 	}
 	return s, nil
@@ -188,6 +200,7 @@ func (s *Store) Close(context.Context) error {
 	s.close()
 	s.walks.Wait()
 	s.settlers.Wait()
+	s.endIntents()
 	return s.layers.close()
 }
 

@@ -9,7 +9,6 @@ import (
 	"packhorse/odb/bloom"
 	"packhorse/odb/file"
 	"packhorse/odb/hot"
-	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
@@ -212,8 +211,7 @@ func (q *Quarantine) Close() error {
 }
 
 // removeFiles removes the files of unregistered segments. A batch may have been committed although
-// its caller got an error, so the registration decides. If it cannot be read, the next start
-// decides.
+// its caller got an error, so the registration decides.
 func (q *Quarantine) removeFiles() error {
 	if q.settled {
 		return nil
@@ -222,7 +220,7 @@ func (q *Quarantine) removeFiles() error {
 	var err error
 	for _, seg := range q.sealed {
 		if q.staged {
-			if _, getErr := q.store.keys.Get(ctx, registrationKey(seg.ID)); !errors.Is(getErr, kv.ErrNotFound) {
+			if ours, _ := q.store.unregister(ctx, seg.ID, segment.FileName(seg.ID)); !ours {
 				continue
 			}
 		}

@@ -281,7 +281,9 @@ func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
 	}
 	if r.q != nil {
 		layers = slices.Insert(layers, first, sealedLayer(r.q.sealed[0]))
-		registerSegment(r.q.sealed[0], b, r.view.pool)
+		if err := r.store.registerSegment(r.q.sealed[0], b, r.view.pool); err != nil {
+			return err
+		}
 		r.q.staged, r.q.own = true, true
 	}
 	m.layers = layers

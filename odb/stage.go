@@ -23,13 +23,18 @@ import (
 // pool's last hot layer.
 //
 // Errors: [ErrPruned] when objects were pruned since the last Refresh and connectivity must be
-// checked again, [ErrManyLayers].
+// checked again, [ErrManyLayers], [ErrTaken].
 func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	if q.closed {
 		return ErrClosed
 	}
 	if err := q.Seal(ctx); err != nil {
 		return err
+	}
+	if q.staged && q.store.intents != nil { // something has made the last attempt fail
+		if err := q.store.intents.Stand(ctx, q.sealedNames()...); err != nil {
+			return err
+		}
 	}
 	base := q.stored()
 	ask := &staging{order: q.hot.order}
@@ -203,19 +208,34 @@ func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 			invariants.Check(segment.Count > 0, "odb: segment %s without objects joins pool %s", segment.ID, now.pool)
 		}
 		next.layers = append(next.layers, sealedLayer(segment))
-		registerSegment(segment, b, now.pool)
+		if err := q.store.registerSegment(segment, b, now.pool); err != nil {
+			return err
+		}
 	}
 	return q.store.stageManifest(b, now.pool, raw, &now.manifest, &next)
 }
 
 // registerSegment adds the registrations of the files of a segment to b.
-func registerSegment(s *segment.Sealed, b *kv.Batch, pool PoolID) {
-	r := segment.Registration{Pool: pool, Kind: segment.KindSegment, Count: int64(s.Count), DataBytes: s.DataBytes}
-	b.Put(registrationKey(s.ID), r.Encode())
-	if s.Graph != (segment.LayerID{}) {
-		r := segment.Registration{Pool: pool, Kind: segment.KindGraph}
-		b.Put(registrationKey(s.Graph), r.Encode())
+func (s *Store) registerSegment(sealed *segment.Sealed, b *kv.Batch, pool PoolID) error {
+	r := segment.Registration{
+		Pool: pool, Kind: segment.KindSegment, Count: int64(sealed.Count), DataBytes: sealed.DataBytes,
 	}
+	err := s.register(b, sealed.ID, r)
+	if err == nil && sealed.Graph != (segment.LayerID{}) {
+		err = s.register(b, sealed.Graph, segment.Registration{Pool: pool, Kind: segment.KindGraph})
+	}
+	return err
+}
+
+// sealedNames returns the names of the quarantined files.
+func (q *Quarantine) sealedNames() (names []string) {
+	for _, seg := range q.sealed {
+		names = append(names, segment.FileName(seg.ID))
+		if seg.Graph != (segment.LayerID{}) {
+			names = append(names, segment.GraphFile(seg.Graph))
+		}
+	}
+	return names
 }
 
 // Settled tells the quarantine that the batch of its last Stage was committed. Files are moved to
@@ -238,17 +258,12 @@ func (q *Quarantine) Settled(ctx context.Context) {
 	for id, plain := range q.hot.plain {
 		q.store.env.Cache.Set(hotCacheKey(q.hotID, id), plain)
 	}
-	var names []string
 	isLarge := false
 	for _, seg := range q.sealed {
-		names = append(names, segment.FileName(seg.ID))
-		if seg.Graph != (segment.LayerID{}) {
-			names = append(names, segment.GraphFile(seg.Graph))
-		}
 		isLarge = isLarge || seg.Count >= q.store.options.AuxiliaryCount
 	}
-	if len(names) > 0 {
-		q.store.settle(context.WithoutCancel(ctx), names)
+	if names := q.sealedNames(); len(names) > 0 {
+		q.store.registered(ctx, names...)
 	}
 	if isLarge && q.store.options.GrewLarge != nil {
 		q.store.options.GrewLarge(q.view.pool)

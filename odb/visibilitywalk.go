@@ -242,12 +242,12 @@ func (v *View) isIn(ctx context.Context, set *visibilitySet, id object.ID) (bool
 func (s *Store) replaceTips(
 	ctx context.Context, pool PoolID, of *visibilityEntry, auxiliary segment.LayerID, whole map[segment.LayerID]bool,
 ) error {
-	next, err := s.writeVisibility(ctx, of.ready())
-	if err != nil {
+	next := segment.NewLayerID()
+	if err := s.writeVisibility(ctx, next, of.ready()); err != nil {
 		return err
 	}
 	used := false
-	err = s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
+	err := s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
 		changed := false
 		used = false
 		for i := range m.layers {
@@ -270,20 +270,23 @@ func (s *Store) replaceTips(
 			return errNoChange
 		}
 		if used {
-			b.Put(registrationKey(next), (&segment.Registration{Pool: pool, Kind: segment.KindBorrowed}).Encode())
+			return s.register(b, next, segment.Registration{Pool: pool, Kind: segment.KindBorrowed})
 		}
 		return nil
 	})
 	name := segment.KindBorrowed.FileName(next)
 	if err == nil && used {
 		s.visibility.rename(of, next)
+		if s.intents != nil {
+			s.intents.Registered(name)
+		}
 		if err := file.Settle(ctx, s.Files, name); err != nil { // the next start tries again
 			return fmt.Errorf("move a file to its place: %w", err)
 		}
 		return nil
 	}
-	_, getErr := s.keys.Get(context.WithoutCancel(ctx), registrationKey(next))
-	if errors.Is(getErr, kv.ErrNotFound) { // else the batch may have been committed all the same
+	// The batch may have been committed all the same.
+	if ours, _ := s.unregister(context.WithoutCancel(ctx), next, name); ours {
 		err = errors.Join(err, s.Files.Delete(context.WithoutCancel(ctx), name))
 	}
 	return err
@@ -313,17 +316,16 @@ func (s *Store) claimBorrowed(ctx context.Context, v *View) {
 }
 
 // writeVisibility writes an auxiliary file, and does not register it.
-func (s *Store) writeVisibility(ctx context.Context, set *visibilitySet) (segment.LayerID, error) {
-	id := segment.NewLayerID()
+func (s *Store) writeVisibility(ctx context.Context, id segment.LayerID, set *visibilitySet) error {
 	f, err := s.Files.Create(ctx, segment.KindBorrowed.FileName(id))
 	if err != nil {
-		return id, fmt.Errorf("begin visibility set: %w", err)
+		return fmt.Errorf("begin visibility set: %w", err)
 	}
 	if _, err = f.Write(set.encode(id)); err == nil {
 		err = f.Seal(ctx)
 	}
 	if err != nil {
-		return id, errors.Join(fmt.Errorf("write visibility set: %w", err), f.Abort())
+		return errors.Join(fmt.Errorf("write visibility set: %w", err), f.Abort())
 	}
-	return id, nil
+	return nil
 }

@@ -208,6 +208,7 @@ var table = []row{
 	{kind: odb.ErrNeeded, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrGone, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrPruned, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
+	{kind: odb.ErrTaken, status: http.StatusServiceUnavailable, message: unavailable, retry: soon},
 	{kind: odb.ErrManyLayers, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
 	{kind: odb.ErrClosed, status: http.StatusServiceUnavailable, message: unavailable, retry: later},
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"packhorse/engine/cluster"
+	"packhorse/odb/intent"
 )
 
 // clusterCommand lists the servers that share a database.
@@ -22,7 +24,7 @@ type clusterCommand struct {
 // watchLeast is longer than a live server is not heard of.
 const watchLeast = 4 * time.Second
 
-// Run prints a line for each server.
+// Run prints a line for each server, and one about all of them.
 func (c clusterCommand) Run(ctx context.Context, to streams) (err error) {
 	if c.Keys == "" {
 		return &usageError{"--keys names the database that the servers share; a server without it is alone"}
@@ -49,6 +51,10 @@ func (c clusterCommand) Run(ctx context.Context, to streams) (err error) {
 	if err != nil {
 		return err
 	}
+	intents, err := intent.Count(ctx, keys)
+	if err != nil {
+		return err
+	}
 	live := make(map[string]bool)
 	for _, server := range cluster.Renewed(before, now) {
 		live[server.ID] = true
@@ -68,7 +74,20 @@ func (c clusterCommand) Run(ctx context.Context, to streams) (err error) {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	return to.printf("%s%d servers\n", text.String(), len(now))
+	var writing, left int
+	known := make(map[string]bool)
+	for _, server := range now {
+		known[server.ID] = true
+	}
+	for server, count := range intents {
+		if known[hex.EncodeToString(server[:])] {
+			writing += count
+		} else {
+			left += count
+		}
+	}
+	return to.printf("%s%d servers, %d notes of files that they store, %d of files that others have left\n", text.String(),
+		len(now), writing, left)
 }
 
 func orDash(text string) string {

@@ -27,6 +27,7 @@ var errDamaged = errors.New("damage was found")
 func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) error {
 	tell := progress(out)
 	var repositories, objects, damaged int64
+	var unregistered struct{ count, bytes int64 }
 	found := false
 	var list []string
 	options := engine.FsckOptions{Progress: func(name string, done, known int64) {
@@ -40,6 +41,8 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 			repositories++
 		}
 		objects += checked.Objects.ObjectCount
+		unregistered.count += checked.Objects.UnregisteredCount
+		unregistered.bytes += checked.Objects.UnregisteredBytes
 		if err := printWarnings(out, &checked); err != nil {
 			return err
 		}
@@ -62,6 +65,12 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 		out, "%d repositories, %d objects, %d repositories damaged\n", repositories, objects, damaged,
 	); err != nil {
 		return err
+	}
+	if unregistered.count > 0 {
+		if _, err := fmt.Fprintf(out, "%d files of %d bytes in the bucket that nothing names; gc --remove-unregistered removes them\n",
+			unregistered.count, unregistered.bytes); err != nil {
+			return err
+		}
 	}
 	if _, err := io.WriteString(out, strings.Join(list, "")); err != nil {
 		return err

@@ -19,6 +19,8 @@ type gcCommand struct {
 	Anew        bool          `help:"Recompute all deltas: smaller results, much slower."`
 	Cores       int           `help:"Number of cores for the delta search." default:"2"`
 
+	RemoveUnregistered bool `help:"Remove the files of the bucket that nothing names, such as older releases have left. No server of an older release may be running."`
+
 	taskFlags
 }
 
@@ -27,11 +29,12 @@ type gcArgs struct {
 	Grace, ReaderGrace time.Duration
 	Geometric, Anew    bool
 	Cores              int
+	RemoveUnregistered bool
 }
 
 // Run maintains through the server that has the folder open, or opens it itself.
 func (c gcCommand) Run(ctx context.Context, to streams) error {
-	return c.run(ctx, "gc", gcArgs{c.Grace, c.ReaderGrace, c.Geometric, c.Anew, c.Cores}, to)
+	return c.run(ctx, "gc", gcArgs{c.Grace, c.ReaderGrace, c.Geometric, c.Anew, c.Cores, c.RemoveUnregistered}, to)
 }
 
 var errMaintenance = errors.New("maintenance failed for some repositories")
@@ -74,9 +77,22 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 	}
 	_, err := fmt.Fprintf(out, "%d repositories, %d objects rewritten, %d pruned, %d repositories failed\n", repositories,
 		rewritten, pruned, failed)
+	if err == nil && args.RemoveUnregistered {
+		err = removeUnregistered(ctx, host, out)
+	}
 	if err == nil && failed > 0 {
 		err = errMaintenance
 	}
+	return err
+}
+
+// removeUnregistered removes the files that nothing names, and prints how many these were.
+func removeUnregistered(ctx context.Context, host *engine.Host, out io.Writer) error {
+	count, bytes, err := host.RemoveUnregistered(ctx)
+	if err != nil {
+		return fmt.Errorf("--remove-unregistered: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "%d unregistered files of %d bytes removed\n", count, bytes)
 	return err
 }
 

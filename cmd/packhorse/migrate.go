@@ -15,6 +15,7 @@ import (
 	"packhorse/engine/organization"
 	"packhorse/odb/file"
 	"packhorse/odb/file/s3"
+	"packhorse/odb/intent"
 	"packhorse/odb/kv"
 	"packhorse/odb/kv/postgres"
 )
@@ -181,7 +182,7 @@ func (c migrateCommand) openShared(ctx context.Context, opened *closers, logger 
 		Keys: keys, Files: bucket, Place: fmt.Sprintf("database %s and bucket %s", keys, bucket),
 		Claim: func(ctx context.Context, id, place string) (string, error) {
 			if !c.Back {
-				if _, err := bucket.Probe(ctx); err != nil {
+				if _, err := bucket.Probe(ctx, intent.ProbeName()); err != nil {
 					return "", fmt.Errorf("--files: %w", err)
 				}
 			}

@@ -17,6 +17,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/file/cache"
 	"packhorse/odb/file/s3"
+	"packhorse/odb/intent"
 	"packhorse/odb/kv"
 	"packhorse/odb/kv/postgres"
 )
@@ -93,9 +94,9 @@ func (s *store) openShared(
 		return nil, nil, errors.Join(err, bucket.Close())
 	}
 	s.closers = append(s.closers, func(context.Context) error { return files.Close() }) // and the bucket
-	without, err := bucket.Probe(ctx)
+	without, err := probe(ctx, keys, bucket)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--files: %w", err)
+		return nil, nil, err
 	}
 	if without != "" {
 		logger.Info("the bucket's service does without", "missing", without)
@@ -105,6 +106,27 @@ func (s *store) openShared(
 	}
 	s.shared = &sharedStores{keys: keys, bucket: bucket, files: files}
 	return keys, files, nil
+}
+
+// probe tries the bucket. Of a store that has been used, what a start leaves of the probe when it is
+// killed is collected.
+func probe(ctx context.Context, keys kv.Store, bucket *s3.Store) (without string, err error) {
+	try := func(name string) error {
+		if without, err = bucket.Probe(ctx, name); err != nil {
+			return fmt.Errorf("--files: %w", err)
+		}
+		return nil
+	}
+	row, err := identity.Read(ctx, keys)
+	switch {
+	case errors.Is(err, kv.ErrNotFound): // the database is to stay empty if the bucket is refused
+		err = try(intent.ProbeName())
+	case err == nil && row.Usable() == nil:
+		err = intent.Probe(ctx, keys, try)
+	case err == nil:
+		err = row.Usable()
+	}
+	return without, err
 }
 
 // claim marks a bucket as that of the store in a database. Both know each other from the first
@@ -192,6 +214,18 @@ func (s *store) sharedFigures() []api.Figure {
 		return float64(c.FetchedBytes)
 	})
 	files("evictions_total", "Files that left the full cache.", func(c cache.Stats) float64 { return float64(c.Evictions) })
+
+	intents := func(name, help string, value func(intent.Stats) float64) {
+		add("file_intents_"+name, help, func() float64 { return value(s.host.IntentStats()) })
+	}
+	intents("writing", "Notes of files that live servers are storing, at the last look of the collector.",
+		func(i intent.Stats) float64 { return float64(i.WritingCount) })
+	intents("waiting", "Notes of files that servers which have gone did not register, and that were not removed yet.",
+		func(i intent.Stats) float64 { return float64(i.WaitingCount) })
+	intents("taken_total", "Notes of files taken from servers that have gone.",
+		func(i intent.Stats) float64 { return float64(i.TakenCount) })
+	intents("collected_total", "Notes of files that were not registered, and have been removed from the bucket.",
+		func(i intent.Stats) float64 { return float64(i.RemovedCount) })
 
 	add("lease_age_seconds", "Time since this server last told the others that it lives.", func() float64 {
 		return s.host.Member().Age().Seconds()

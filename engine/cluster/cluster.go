@@ -19,6 +19,7 @@
 //	rows     the stored rows
 //	list     the servers as operators see them
 //	horizon  instants after which all views of the other servers began
+//	live     the IDs of servers that were not removed
 //
 // Ownership of a duty saves work and guards nothing: what a duty writes holds by the preconditions
 // of its own batches.
@@ -221,7 +222,7 @@ func (m *Member) enter(ctx context.Context) error {
 
 // encode returns the row of a number.
 func (m *Member) encode(beat uint64) []byte {
-	row := serverRow{Beat: beat, Oldest: m.Views.Oldest(), URL: m.URL, Version: m.Version}
+	row := serverRow{Beat: beat, Oldest: m.Views.Oldest(), URL: m.URL, Version: m.Version, Intents: true}
 	for _, d := range m.Duties {
 		row.Duties = append(row.Duties, d.Name)
 	}

@@ -17,6 +17,8 @@ type Server struct {
 	Beat uint64
 	// Duties are those that it owns.
 	Duties []string
+	// Intents says that it notes files before it stores them, as older releases do not.
+	Intents bool
 }
 
 // List returns the servers of a store, in the order of their URLs. Errors: kv.ErrCorrupt.
@@ -31,7 +33,7 @@ func List(ctx context.Context, keys kv.Reader) ([]Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		server := Server{ID: id.String(), URL: row.URL, Version: row.Version, Beat: row.Beat}
+		server := Server{ID: id.String(), URL: row.URL, Version: row.Version, Beat: row.Beat, Intents: row.Intents}
 		for name, owner := range rows.owners {
 			if owner == id {
 				server.Duties = append(server.Duties, name)

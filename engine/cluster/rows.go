@@ -36,6 +36,8 @@ type serverRow struct {
 	URL     string   `json:"url,omitempty"`
 	Version string   `json:"version,omitempty"`
 	Duties  []string `json:"duties,omitempty"` // that it does when they fall to it
+	// Intents says that the server notes files before it stores them; older releases do not.
+	Intents bool `json:"intents,omitempty"`
 }
 
 func (r *serverRow) encode() []byte {

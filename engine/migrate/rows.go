@@ -13,6 +13,7 @@ import (
 	"packhorse/engine/cluster"
 	"packhorse/engine/identity"
 	"packhorse/engine/organization"
+	"packhorse/odb/intent"
 	"packhorse/odb/kv"
 )
 
@@ -27,7 +28,7 @@ const (
 // ranges are all rows but those that belong to one pair of stores, in the order of their keys.
 func ranges() []kv.ScanOptions {
 	all, start := []kv.ScanOptions{}, []byte(nil)
-	for _, table := range []byte{organization.Table, identity.Table, cluster.Table} { // in ascending order
+	for _, table := range []byte{organization.Table, identity.Table, cluster.Table, intent.Table} { // in ascending order
 		all = append(all, kv.ScanOptions{Start: start, End: []byte{table}})
 		start = []byte{table + 1}
 	}

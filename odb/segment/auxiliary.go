@@ -15,9 +15,19 @@ func WriteAuxiliary(
 	ctx context.Context, files file.Store, kind LayerKind, write func(sections *SectionWriter) (int, error),
 ) (LayerID, error) {
 	id := NewLayerID()
+	if err := writeAuxiliary(ctx, files, kind, id, write); err != nil {
+		return LayerID{}, err
+	}
+	return id, nil
+}
+
+// writeAuxiliary is WriteAuxiliary of a file whose ID is known.
+func writeAuxiliary(
+	ctx context.Context, files file.Store, kind LayerKind, id LayerID, write func(sections *SectionWriter) (int, error),
+) error {
 	f, err := files.Create(ctx, kind.FileName(id))
 	if err != nil {
-		return LayerID{}, fmt.Errorf("begin auxiliary file: %w", err)
+		return fmt.Errorf("begin auxiliary file: %w", err)
 	}
 	sections := NewSectionWriter(f, id, 0)
 	count, err := write(sections)
@@ -31,7 +41,7 @@ func WriteAuxiliary(
 		err = fair.Rest(ctx, func() error { return f.Seal(ctx) })
 	}
 	if err != nil {
-		return LayerID{}, fmt.Errorf("write auxiliary file: %w", errors.Join(err, f.Abort()))
+		return fmt.Errorf("write auxiliary file: %w", errors.Join(err, f.Abort()))
 	}
-	return id, nil
+	return nil
 }

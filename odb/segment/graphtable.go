@@ -76,8 +76,8 @@ func (t *graphTable) addOctopus(ctx context.Context, parents []object.ID) (int64
 }
 
 // write creates the auxiliary file and makes it durable.
-func (t *graphTable) write(ctx context.Context, files file.Store) (LayerID, error) {
-	return WriteAuxiliary(ctx, files, KindGraph, func(sections *SectionWriter) (int, error) {
+func (t *graphTable) write(ctx context.Context, files file.Store, id LayerID) error {
+	return writeAuxiliary(ctx, files, KindGraph, id, func(sections *SectionWriter) (int, error) {
 		return t.rows.Count, t.writeSections(ctx, sections)
 	})
 }

@@ -36,6 +36,7 @@ type Row struct {
 type Writer struct {
 	env   *Env
 	ID    LayerID
+	aside LayerID // of the graph file
 	file  file.Writer
 	size  int64 // of the data region; the file may hold more, which a Rewind left
 	index *indexTable
@@ -50,12 +51,13 @@ type Writer struct {
 
 // NewWriter begins a segment. It is invisible until it is registered.
 func NewWriter(ctx context.Context, env *Env) (*Writer, error) {
-	id := NewLayerID()
+	id, aside := NewLayerID(), NewLayerID()
+	file.Reserve(ctx, env.Files, FileName(id), GraphFile(aside))
 	f, err := env.Files.Create(ctx, FileName(id))
 	if err != nil {
 		return nil, fmt.Errorf("begin segment: %w", err)
 	}
-	return &Writer{env: env, ID: id, file: f, index: newIndexTable(env.Files)}, nil
+	return &Writer{env: env, ID: id, aside: aside, file: f, index: newIndexTable(env.Files)}, nil
 }
 
 // Write appends bytes of the data region: a pack as it arrives, header and trailer included.
@@ -201,7 +203,9 @@ func (w *Writer) Finish(ctx context.Context) (sealed *Sealed, err error) {
 	if w.graph != nil {
 		group.Go(func() error {
 			return fair.Do(fair.Apart(ctx), func(ctx context.Context) (err error) {
-				sealed.Graph, err = w.graph.write(ctx, w.env.Files)
+				if err = w.graph.write(ctx, w.env.Files, w.aside); err == nil {
+					sealed.Graph = w.aside
+				}
 				return err
 			})
 		})

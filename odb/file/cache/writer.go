@@ -30,10 +30,55 @@ func (s *Store) Create(ctx context.Context, name string) (file.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.keep(w, name), nil
+}
+
+// keep returns the writer of a file that enters the cache, if the store behind can leave it there.
+func (s *Store) keep(w file.Writer, name string) file.Writer {
 	if keeper, ok := w.(Keeper); ok {
-		return &writer{Writer: w, store: s, name: name, keeper: keeper}, nil
+		return &writer{Writer: w, store: s, name: name, keeper: keeper}
 	}
-	return w, nil
+	return w
+}
+
+// AsRemote returns the store behind the cache as a file.Remote whose files pass through the cache;
+// nil if it is none.
+func (s *Store) AsRemote() file.Remote {
+	behind := file.AsRemote(s.remote)
+	if behind == nil {
+		return nil
+	}
+	return &remote{store: s, behind: behind}
+}
+
+// remote is a file.Remote with a cache before it.
+type remote struct {
+	store  *Store
+	behind file.Remote
+}
+
+// CreateIntended implements file.Remote.
+func (r *remote) CreateIntended(ctx context.Context, name string, intent file.Intent) (file.Writer, error) {
+	if err := r.store.check(ctx, name); err != nil {
+		return nil, err
+	}
+	w, err := r.behind.CreateIntended(ctx, name, intent)
+	if err != nil {
+		return nil, err
+	}
+	return r.store.keep(w, name), nil
+}
+
+// Discard implements file.Remote.
+func (r *remote) Discard(ctx context.Context, name, upload string) error {
+	if err := r.store.check(ctx, name); err != nil {
+		return err
+	}
+	err := r.behind.Discard(ctx, name, upload)
+	if err == nil {
+		r.store.forgetFile(name)
+	}
+	return err
 }
 
 // Seal implements file.Writer.

@@ -267,7 +267,7 @@ func TestUnavailable(t *testing.T) {
 			})
 			_, openErr := store.Open(t.Context(), "there")
 			_, readErr := f.ReadAt(t.Context(), make([]byte, 100), 0)
-			_, probeErr := store.Probe(t.Context())
+			_, probeErr := store.Probe(t.Context(), "a.probe")
 			_, claimErr := store.Claim(t.Context(), "id", "")
 			errs := map[string]error{
 				"open": openErr, "read": readErr, "probe": probeErr, "claim": claimErr,
@@ -417,7 +417,7 @@ func TestLaggingList(t *testing.T) {
 	if _, err := store.Claim(t.Context(), "id", ""); err != nil {
 		t.Error(err)
 	}
-	if without, err := store.Probe(t.Context()); without != "listings" || err != nil {
+	if without, err := store.Probe(t.Context(), "a.probe"); without != "listings" || err != nil {
 		t.Errorf("probe: %q, %v", without, err)
 	}
 	for name := range strings.FieldsSeq("a b c") {

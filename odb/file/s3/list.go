@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"path"
@@ -52,4 +53,22 @@ func (s *Store) page(ctx context.Context, prefix string, token *string) (*s3.Lis
 		return err
 	})
 	return page, err
+}
+
+// abortListed aborts the multipart uploads of a key that the service lists.
+func (s *Store) abortListed(ctx context.Context, key string) error {
+	var page *s3.ListMultipartUploadsOutput
+	err := s.try(ctx, 0, func(ctx context.Context) (err error) {
+		page, err = s.client.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: &s.location.Bucket, Prefix: &key})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, upload := range page.Uploads {
+		if aws.ToString(upload.Key) == key && aws.ToString(upload.UploadId) != "" {
+			err = errors.Join(err, s.abortUpload(ctx, key, *upload.UploadId))
+		}
+	}
+	return err
 }

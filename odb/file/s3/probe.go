@@ -3,7 +3,6 @@ package s3
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,17 +24,18 @@ type probe struct {
 	try    func(ctx context.Context, key string) error
 }
 
-// Probe tries on an object of its own what a store asks of a service, and removes the object.
+// Probe tries on a file of that name, which nothing else has, what a store asks of a service, and
+// removes the file. [Store.Discard] removes what is left of it after an error.
 // without names in one line what the service does not do and a store can do without; it is empty if
 // the service does everything.
 //
 // Errors are one line each: what is needed and missing, [file.ErrUnavailable], and the error of
 // ctx.
-func (s *Store) Probe(ctx context.Context) (without string, err error) {
-	if err := s.begin(ctx); err != nil {
+func (s *Store) Probe(ctx context.Context, name string) (without string, err error) {
+	if err := s.check(ctx, name); err != nil {
 		return "", err
 	}
-	key := s.under("probe/" + strings.ToLower(rand.Text()))
+	key := s.key(name)
 	var missing, spared []string
 	for _, p := range s.probes() {
 		err := p.try(ctx, key)

@@ -74,7 +74,10 @@ type Store struct {
 	closed  bool
 }
 
-var _ file.Store = (*Store)(nil)
+var (
+	_ file.Store  = (*Store)(nil)
+	_ file.Remote = (*Store)(nil)
+)
 
 // Open returns the store at a location. It looks for credentials and asks nothing of the bucket:
 // see [Store.Probe] and [Store.Claim].
@@ -138,6 +141,28 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
+// Discard implements file.Remote. It also looks for other uploads under the name, which the intent
+// of a killed writer lacks; what a service does not list stays.
+func (s *Store) Discard(ctx context.Context, name, upload string) error {
+	if err := s.check(ctx, name); err != nil {
+		return err
+	}
+	key := s.key(name)
+	if upload != "" {
+		if err := s.abortUpload(ctx, key, upload); err != nil {
+			return fmt.Errorf("discard file %s: %w", name, err)
+		}
+	}
+	if err := s.abortListed(ctx, key); err != nil {
+		s.log.InfoContext(ctx, "failed to look for uploads of a file", "file", name, "error", err)
+	}
+	// After the uploads: none of them can become an object any more.
+	if err := s.remove(ctx, key); err != nil {
+		return fmt.Errorf("discard file %s: %w", name, err)
+	}
+	return nil
+}
+
 // remove deletes an object, whether there is one or not.
 func (s *Store) remove(ctx context.Context, key string) error {
 	err := s.try(ctx, 0, func(ctx context.Context) error {
@@ -181,19 +206,28 @@ func (s *Store) check(ctx context.Context, name string) error {
 	return s.begin(ctx)
 }
 
-// behind runs work that nobody waits for but Close, for at most ten seconds.
-func (s *Store) behind(what, name string, work func(ctx context.Context) error) {
-	failed := func(err error) { s.log.Warn("failed to "+what, "file", name, "error", err) }
+// behind runs work that nobody waits for but Close, for at most ten seconds. It calls done with its
+// error.
+func (s *Store) behind(what, name string, work func(ctx context.Context) error, done func(error)) {
+	failed := func(err error) {
+		s.log.Warn("failed to "+what, "file", name, "error", err)
+		done(err)
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.closed {
+		s.mu.Unlock()
 		failed(file.ErrClosed)
 		return
 	}
+	defer s.mu.Unlock()
 	rescue.Go(&s.running, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
 		defer cancel()
-		return work(ctx)
+		if err := work(ctx); err != nil {
+			return err
+		}
+		done(nil)
+		return nil
 	}, failed)
 }
 

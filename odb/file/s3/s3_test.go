@@ -234,7 +234,7 @@ func TestProbe(t *testing.T) {
 			t.Parallel()
 			service := disturbed(t, server)
 			service.disturb(test.next)
-			without, err := s3test.Open(t, service.options).Probe(t.Context())
+			without, err := s3test.Open(t, service.options).Probe(t.Context(), "a.probe")
 			if without != test.without || !errors.Is(err, test.err) ||
 				err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), test.says)) {
 				t.Errorf("%q, %v", without, err)

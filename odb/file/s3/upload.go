@@ -220,11 +220,38 @@ func (w *writer) uploadID() string {
 func (w *writer) begin(ctx context.Context) (string, error) {
 	w.starting.Lock()
 	defer w.starting.Unlock()
-	if id := w.uploadID(); id != "" {
+	id, noted := w.started()
+	if noted {
 		return id, nil
 	}
-	var id string
-	err := w.store.try(ctx, 0, func(ctx context.Context) error {
+	if err := w.intent.Begin(ctx); err != nil {
+		return "", fmt.Errorf("begin multipart upload: %w", err)
+	}
+	if id == "" {
+		var err error
+		if id, err = w.start(ctx); err != nil {
+			return "", fmt.Errorf("begin multipart upload: %w", err)
+		}
+	}
+	if err := w.intent.Upload(ctx, id); err != nil {
+		return "", fmt.Errorf("begin multipart upload: %w", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.noted = true
+	return id, nil
+}
+
+// started returns the ID of the multipart upload, and whether the intent has it.
+func (w *writer) started() (id string, noted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.upload, w.noted
+}
+
+// start begins the multipart upload. One whose answer is lost stays there, without parts.
+func (w *writer) start(ctx context.Context) (id string, err error) {
+	err = w.store.try(ctx, 0, func(ctx context.Context) error {
 		out, err := w.store.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
 			Bucket: &w.store.location.Bucket, Key: aws.String(w.store.key(w.name)), Metadata: w.metadata(),
 		})
@@ -236,13 +263,12 @@ func (w *writer) begin(ctx context.Context) (string, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return "", fmt.Errorf("begin multipart upload: %w", err)
+	if err == nil {
+		w.mu.Lock()
+		w.upload = id
+		w.mu.Unlock()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.upload = id
-	return id, nil
+	return id, err
 }
 
 func (w *writer) metadata() map[string]string { return map[string]string{tokenKey: w.token} }
@@ -289,6 +315,9 @@ func (w *writer) putWhole(ctx context.Context, size int64) error {
 func (w *writer) appear(
 	ctx context.Context, size int64, request func(ctx context.Context, condition *string) error,
 ) error {
+	if err := w.intent.Begin(ctx); err != nil {
+		return err
+	}
 	attempt := func() error {
 		var condition *string
 		if !w.store.unconditional.Load() {
@@ -313,7 +342,7 @@ func (w *writer) appear(
 			return cmp.Or(lookErr, file.ErrExists)
 		}
 	}
-	w.vanish()
+	w.vanish(err)
 	return err
 }
 
@@ -335,32 +364,44 @@ func (w *writer) ours(ctx context.Context, size int64) (bool, error) {
 	return ours, err
 }
 
-// vanish removes the object of a request that failed, and may have been served all the same. What
-// the service does still later stays there: no database names it.
-func (w *writer) vanish() {
+// vanish removes the object of a request that failed with an error, and may have been served all
+// the same. The service may even do so later.
+func (w *writer) vanish(failed error) {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
 	defer cancel()
-	if err := w.store.remove(ctx, w.store.key(w.name)); err != nil {
+	err := w.store.remove(ctx, w.store.key(w.name))
+	if err != nil {
 		w.store.log.Warn("failed to remove a file that is not sealed", "file", w.name, "error", err)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = cmp.Or(err, failed)
 }
 
-// abortUpload removes the parts that were sent, without waiting for it.
-func (w *writer) abortUpload() {
-	upload := w.uploadID()
+// clear removes the parts that were sent, without waiting for it, and ends the intent.
+func (w *writer) clear() {
+	w.mu.Lock()
+	upload, left := w.upload, w.left
+	w.mu.Unlock()
 	if upload == "" {
+		w.intent.End(left)
 		return
 	}
 	w.store.behind("abort a multipart upload", w.name, func(ctx context.Context) error {
-		err := w.store.try(ctx, 0, func(ctx context.Context) error {
-			_, err := w.store.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
-				Bucket: &w.store.location.Bucket, Key: aws.String(w.store.key(w.name)), UploadId: &upload,
-			})
-			return err
+		return w.store.abortUpload(ctx, w.store.key(w.name), upload)
+	}, func(err error) { w.intent.End(cmp.Or(left, err)) })
+}
+
+// abortUpload removes the parts of an upload, whether there is one or not.
+func (s *Store) abortUpload(ctx context.Context, key, upload string) error {
+	err := s.try(ctx, 0, func(ctx context.Context) error {
+		_, err := s.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+			Bucket: &s.location.Bucket, Key: &key, UploadId: &upload,
 		})
-		if errors.Is(err, errNoUpload) {
-			return nil
-		}
 		return err
 	})
+	if errors.Is(err, errNoUpload) {
+		return nil
+	}
+	return err
 }

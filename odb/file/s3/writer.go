@@ -19,23 +19,39 @@ type writer struct {
 	path  string // of the spool
 	spool *file.Spool
 	token string // of this attempt to write the file, in the metadata of the object
+	// intent is noted durably before anything is sent.
+	intent file.Intent
 
 	ctx      context.Context // of parts that are sent while the file grows
 	cancel   context.CancelFunc
 	sending  sync.WaitGroup // these parts
-	starting sync.Mutex     // held while the multipart upload is begun
+	starting sync.Mutex     // held while the multipart upload is begun and noted
 
 	mu     sync.Mutex // guards the fields below
 	ended  bool       // by Seal or Abort
+	left   error      // why an object that is not sealed may be there
 	parts  []part
 	behind int    // goroutines that send parts while the file grows
 	next   int    // the first part that none of them has taken
 	upload string // the ID of the multipart upload; "" while there is none
+	noted  bool   // upload is in the intent
 }
 
 // Create implements file.Store. It sends nothing: whether the name is stored already is noticed by
 // Seal, if the service knows conditional writes.
 func (s *Store) Create(ctx context.Context, name string) (file.Writer, error) {
+	return s.CreateIntended(ctx, name, noIntent{})
+}
+
+// noIntent is the intent of a file that nobody has noted.
+type noIntent struct{}
+
+func (noIntent) Begin(context.Context) error          { return nil }
+func (noIntent) Upload(context.Context, string) error { return nil }
+func (noIntent) End(error)                            {}
+
+// CreateIntended implements file.Remote, as Create.
+func (s *Store) CreateIntended(ctx context.Context, name string, intent file.Intent) (file.Writer, error) {
 	if err := s.claim(ctx, name); err != nil {
 		return nil, err
 	}
@@ -44,7 +60,7 @@ func (s *Store) Create(ctx context.Context, name string) (file.Writer, error) {
 		s.unclaim(name)
 		return nil, fmt.Errorf("create file %s: %w", name, err)
 	}
-	w := &writer{store: s, name: name, path: path, spool: file.NewSpool(made, false), token: rand.Text(), next: 1}
+	w := &writer{store: s, name: name, path: path, spool: file.NewSpool(made, false), token: rand.Text(), next: 1, intent: intent}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return w, nil
 }
@@ -106,7 +122,16 @@ func (w *writer) Seal(ctx context.Context) error {
 		return err
 	}
 	defer w.store.unclaim(w.name)
-	return w.removeSpool(nil)
+	return w.leaveSpool()
+}
+
+// leaveSpool removes the spool of a file that is stored. If that fails, so does Seal.
+func (w *writer) leaveSpool() error {
+	err := w.removeSpool(nil)
+	if err != nil {
+		w.intent.End(err)
+	}
+	return err
 }
 
 // SealTo is Seal, and leaves the spool as a file at path on the file system of the local folder.
@@ -123,7 +148,7 @@ func (w *writer) SealTo(ctx context.Context, path string) (kept bool, err error)
 	if err == nil {
 		return true, nil
 	}
-	return false, w.removeSpool(nil)
+	return false, w.leaveSpool()
 }
 
 // seal stores the object. If it fails after it has begun, nothing is stored and the writer is at
@@ -169,7 +194,7 @@ func (w *writer) discard(cause error) error {
 	defer w.store.unclaim(w.name)
 	w.cancel()
 	w.sending.Wait()
-	w.abortUpload()
+	w.clear()
 	if err := w.removeSpool(cause); err != nil {
 		return fmt.Errorf("write file %s: %w", w.name, err)
 	}

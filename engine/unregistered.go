@@ -10,16 +10,17 @@ import (
 	"packhorse/odb/intent"
 )
 
-// ErrNoIntents says that files which nothing names cannot be told from those that are being stored:
+// errNoIntents says that files which nothing names cannot be told from those that are being stored:
 // the stores are not shared, or a server of an older release is among those that share them.
-var ErrNoIntents = errors.New("unregistered files cannot be removed")
+var errNoIntents = errors.New("unregistered files cannot be removed")
 
 // RemoveUnregistered removes the files of a bucket that neither a row nor a server that is writing
 // names, such as older releases have left, and returns their number and size. It lists the bucket.
-// Errors: [ErrNoIntents].
+// It fails
+// when the stores are not shared, and when an older server shares them.
 func (h *Host) RemoveUnregistered(ctx context.Context) (count, bytes int64, err error) {
 	if h.member == nil {
-		return 0, 0, fmt.Errorf("%w: the files are in the data folder, from which a start removes them", ErrNoIntents)
+		return 0, 0, fmt.Errorf("%w: the files are in the data folder, from which a start removes them", errNoIntents)
 	}
 	servers, err := cluster.List(ctx, h.keys)
 	if err != nil {
@@ -27,7 +28,7 @@ func (h *Host) RemoveUnregistered(ctx context.Context) (count, bytes int64, err 
 	}
 	for _, server := range servers {
 		if !server.Intents {
-			return 0, 0, fmt.Errorf("%w while server %s of version %s is there: it is older", ErrNoIntents, server.ID,
+			return 0, 0, fmt.Errorf("%w while server %s of version %s is there: it is older", errNoIntents, server.ID,
 				server.Version)
 		}
 	}

@@ -97,7 +97,7 @@ type FsckOptions struct {
 
 // Fsck verifies every repository in turn: its record, its refs and their journal, that their
 // targets exist, and every stored object. A last [Checked] without a repository reports damage that
-// belongs to none. Fsck may run while the host serves.
+// belongs to none, and files that nothing names. Fsck may run while the host serves.
 //
 // An error ends the walk; it means that the check was not possible, not that data is damaged. A
 // damaged table of the key-value store is a problem of each repository that has rows there. A
@@ -130,10 +130,13 @@ func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked,
 			yield(storeProblem(err), nil)
 		case err != nil:
 			yield(Checked{}, err)
-		case report.ProblemCount > 0:
-			yield(Checked{Objects: *report}, nil)
-		case whole:
-			sound()
+		default:
+			if whole && report.ProblemCount == 0 {
+				sound()
+			}
+			if report.ProblemCount+report.UnregisteredCount > 0 {
+				yield(Checked{Objects: *report}, nil)
+			}
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"packhorse/odb/file"
+	"packhorse/odb/file/s3"
 	"packhorse/odb/file/s3/s3test"
 )
 
@@ -115,30 +115,12 @@ func TestIntents(t *testing.T) {
 			if err := <-intent.ended; err != nil {
 				t.Errorf("something may be left: %v", err)
 			}
-			uploads(t, server, options.Location.Prefix, 0)
+			wantUploads(t, server, options, 0)
 			if _, err := store.Open(t.Context(), "name.segment"); !errors.Is(err, file.ErrNotFound) {
 				t.Errorf("a file whose writing was refused: %v", err)
 			}
 		})
 	}
-}
-
-// uploads checks the number of multipart uploads below a prefix, and returns their IDs.
-func uploads(t *testing.T, server *s3test.Server, prefix string, want int) (ids []string) {
-	t.Helper()
-	page, err := server.Client().ListMultipartUploads(t.Context(), &awss3.ListMultipartUploadsInput{Bucket: aws.String("tests")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, upload := range page.Uploads {
-		if strings.HasPrefix(aws.ToString(upload.Key), prefix+"/") {
-			ids = append(ids, aws.ToString(upload.UploadId))
-		}
-	}
-	if len(ids) != want {
-		t.Fatalf("%d uploads, want %d", len(ids), want)
-	}
-	return ids
 }
 
 // TestDiscard removes what a killed writer has left: its file, the upload that its intent knows,
@@ -172,12 +154,12 @@ func TestDiscard(t *testing.T) {
 	}
 	known := begin()
 	begin()
-	uploads(t, server, options.Prefix, 2)
+	wantUploads(t, server, options, 2)
 	for range 2 { // the second time there is nothing
 		if err := store.Discard(t.Context(), "name.segment", known); err != nil {
 			t.Fatal(err)
 		}
-		uploads(t, server, options.Prefix, 0)
+		wantUploads(t, server, options, 0)
 		if _, err := store.Open(t.Context(), "name.segment"); !errors.Is(err, file.ErrNotFound) {
 			t.Errorf("a discarded file: %v", err)
 		}
@@ -198,5 +180,12 @@ func seal(t *testing.T, store file.Store, name string, content []byte) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func wantUploads(t *testing.T, server *s3test.Server, options s3.Options, want int) {
+	t.Helper()
+	if got := uploads(t, server, options); got != want {
+		t.Errorf("%d uploads, want %d", got, want)
 	}
 }

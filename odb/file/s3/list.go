@@ -59,7 +59,9 @@ func (s *Store) page(ctx context.Context, prefix string, token *string) (*s3.Lis
 func (s *Store) abortListed(ctx context.Context, key string) error {
 	var page *s3.ListMultipartUploadsOutput
 	err := s.try(ctx, 0, func(ctx context.Context) (err error) {
-		page, err = s.client.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: &s.location.Bucket, Prefix: &key})
+		page, err = s.client.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{
+			Bucket: &s.location.Bucket, Prefix: &key,
+		})
 		return err
 	})
 	if err != nil {

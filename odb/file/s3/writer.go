@@ -60,7 +60,9 @@ func (s *Store) CreateIntended(ctx context.Context, name string, intent file.Int
 		s.unclaim(name)
 		return nil, fmt.Errorf("create file %s: %w", name, err)
 	}
-	w := &writer{store: s, name: name, path: path, spool: file.NewSpool(made, false), token: rand.Text(), next: 1, intent: intent}
+	w := &writer{
+		store: s, name: name, path: path, spool: file.NewSpool(made, false), token: rand.Text(), next: 1, intent: intent,
+	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return w, nil
 }

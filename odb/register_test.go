@@ -17,6 +17,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/intent"
 	"packhorse/odb/kv"
+	"packhorse/odb/kv/trips"
 	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 )
@@ -106,35 +107,27 @@ func (w *bucketWorld) start(life *odbtest.Life) *server {
 	return s
 }
 
-// contents returns the objects of a segment with a graph file.
-func (w *bucketWorld) contents() (blob, tree, commit []byte) {
-	w.Helper()
-	blob = odbtest.Noise(w.random, 500)
-	id, err := object.Hash(object.TypeBlob, blob)
-	w.Must(err)
-	tree = odbtest.TreeOf(odbtest.FileEntry("file", id))
-	id, err = object.Hash(object.TypeTree, tree)
-	w.Must(err)
-	return blob, tree, odbtest.CommitOf(id, 1)
+// write writes the objects of a segment with a graph file.
+func (w *bucketWorld) write(ctx context.Context, q *odb.Quarantine) error {
+	blob := odbtest.Noise(w.random, 500)
+	id, err := q.Write(ctx, object.TypeBlob, blob, object.ZeroID)
+	if err == nil {
+		id, err = q.Write(ctx, object.TypeTree, odbtest.TreeOf(odbtest.FileEntry("file", id)), object.ZeroID)
+	}
+	if err == nil {
+		_, err = q.Write(ctx, object.TypeCommit, odbtest.CommitOf(id, 1), object.ZeroID)
+	}
+	return err
 }
 
-// quarantine returns a quarantine of a server with the objects of contents, in a segment.
+// quarantine returns a quarantine of a server with a segment.
 func (w *bucketWorld) quarantine(s *server) (*odb.Quarantine, error) {
 	v, err := s.odb.View(w.Context(), w.Pool)
 	if err != nil {
 		return nil, err
 	}
 	q := v.NewQuarantine(w.Context())
-	err = v.Close()
-	blob, tree, commit := w.contents()
-	for _, c := range []struct {
-		t    object.Type
-		data []byte
-	}{{object.TypeBlob, blob}, {object.TypeTree, tree}, {object.TypeCommit, commit}} {
-		if err == nil {
-			_, err = q.Write(w.Context(), c.t, c.data, object.ZeroID)
-		}
-	}
+	err = errors.Join(v.Close(), w.write(w.Context(), q))
 	if err == nil {
 		err = q.Seal(w.Context())
 	}
@@ -461,3 +454,60 @@ type noted struct{}
 func (noted) Begin(context.Context) error          { return nil }
 func (noted) Upload(context.Context, string) error { return nil }
 func (noted) End(error)                            {}
+
+// heldKeys keep the notes of intents back until they are let go.
+type heldKeys struct {
+	kv.Store
+	let chan struct{}
+}
+
+func (k *heldKeys) Apply(ctx context.Context, b *kv.Batch) (kv.Commit, error) {
+	for op := range b.Operations() {
+		if op.Kind == kv.OperationPut && op.Key[0] == intent.Table {
+			<-k.let
+		}
+	}
+	return k.Store.Apply(ctx, b)
+}
+
+// TestIntentTrips counts what intents cost: a round trip for a segment and its graph file, for
+// which nothing waits before the files are complete.
+func TestIntentTrips(t *testing.T) {
+	t.Parallel()
+	w := newBucketWorld(t)
+	w.bucket.Whole = true
+	var counts []int
+	for _, shared := range []bool{false, true} {
+		s := w.start(odbtest.NewLife(0, false))
+		w.Must(s.odb.Close(t.Context()))
+		held := &heldKeys{Store: w.Keys, let: make(chan struct{})}
+		s.keys = trips.Over(held, 0)
+		files := w.bucket.Open(s.life)
+		if !shared {
+			files = oldFiles{files}
+		}
+		var err error
+		s.odb, err = odbtest.OpenOn(t.Context(), s.keys, files, w.options(s.process))
+		w.Must(err)
+		ctx, log := trips.Record(t.Context())
+		v, err := s.odb.View(ctx, w.Pool)
+		w.Must(err)
+		q := v.NewQuarantine(ctx)
+		w.Must(v.Close())
+		w.Must(w.write(ctx, q))
+		close(held.let)
+		w.Must(q.Seal(ctx))
+		b := kv.NewBatch()
+		w.Must(q.Stage(ctx, b))
+		_, err = s.keys.Apply(ctx, b)
+		w.Must(err)
+		q.Settled(ctx)
+		w.Must(q.Close())
+		w.Must(s.odb.Close(t.Context()))
+		counts = append(counts, log.Count())
+	}
+	if counts[1] != counts[0]+1 {
+		t.Errorf("%d round trips, and %d with an intent", counts[0], counts[1])
+	}
+	w.clean("two pushes")
+}

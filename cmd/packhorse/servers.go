@@ -108,8 +108,8 @@ func (s *store) openShared(
 	return keys, files, nil
 }
 
-// probe tries the bucket. What a start leaves of the probe when it is killed is collected, unless it
-// was the first start of the store.
+// probe tries the bucket. What a start leaves of the probe when it is killed is collected, unless
+// it was the first start of the store.
 func probe(ctx context.Context, keys kv.Store, bucket *s3.Store) (without string, err error) {
 	try := func(name string) error {
 		if without, err = bucket.Probe(ctx, name); err != nil {

@@ -113,9 +113,11 @@ func (k *mortalKeys) Apply(ctx context.Context, b *kv.Batch) (commit kv.Commit, 
 }
 
 // Bucket is what several processes see of a file.Remote. What a writer has sealed stays, and so
-// does the upload that it began, which all writers do.
+// does the upload that it began.
 type Bucket struct {
 	testing.TB
+	// Whole has writers store a file at once, and not as an upload.
+	Whole bool
 	files file.Store
 
 	mu      sync.Mutex // guards the fields below
@@ -227,6 +229,9 @@ func (w *mortalWriter) seal(ctx context.Context) error {
 		return err
 	}
 	b, life := w.files.bucket, w.files.life
+	if b.Whole {
+		return life.step(func() error { return w.Writer.Seal(ctx) })
+	}
 	b.mu.Lock()
 	b.count++
 	id := fmt.Sprint("upload-", b.count)

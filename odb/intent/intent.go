@@ -91,11 +91,11 @@ func decode(value []byte) (row, error) {
 		return row{}, malformed
 	}
 	r := row{server: ServerID(value[1:][:len(nobody)])}
-	rest := value[1+len(nobody):]
+	rest, whole := value[1+len(nobody):], true
 	number := func() uint64 {
 		n, size := binary.Uvarint(rest)
-		if size <= 0 || n > uint64(len(rest)) { // a file takes a byte at least
-			rest = nil
+		if size <= 0 || n > uint64(len(rest)-size) { // what is counted takes a byte each
+			whole = false
 			return 0
 		}
 		rest = rest[size:]
@@ -103,27 +103,20 @@ func decode(value []byte) (row, error) {
 	}
 	text := func() string {
 		n := number()
-		if n > uint64(len(rest)) {
-			rest = nil
-			return ""
-		}
 		s := string(rest[:n])
 		rest = rest[n:]
 		return s
 	}
 	for range number() {
-		if len(rest) == 0 {
-			return row{}, malformed
+		f := noted{name: text(), upload: text()}
+		r.files = append(r.files, f)
+		whole = whole && f.name != ""
+		if !whole {
+			break
 		}
-		r.files = append(r.files, noted{name: text(), upload: text()})
 	}
-	if len(rest) > 0 || len(r.files) == 0 {
+	if !whole || len(rest) > 0 || len(r.files) == 0 {
 		return row{}, malformed
-	}
-	for _, f := range r.files {
-		if f.name == "" {
-			return row{}, malformed
-		}
 	}
 	return r, nil
 }

@@ -166,7 +166,7 @@ func (b *bucketOf) split() (registered, others []string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	defer keys.Close()
+	defer func() { _ = keys.Close() }()
 	var known []string
 	for name, err := range odb.UsedFiles(b.t.Context(), keys) {
 		if err != nil {

@@ -16,8 +16,8 @@ import (
 const (
 	// tidyTime bounds a change of a row that nobody waits for.
 	tidyTime = 10 * time.Second
-	// restMin and restMax are the rests between attempts to end an intent while the store is away.
-	restMin, restMax = time.Second, time.Minute
+	// restFirst and restMost are the rests between attempts to end an intent while the store is away.
+	restFirst, restMost = time.Second, time.Minute
 )
 
 // Files is a file.Store that notes an intent for each file. A file leaves its intent when it is
@@ -275,7 +275,7 @@ func (f *Files) later(p *pending) {
 
 // retry goes through the intents whose end could not be noted.
 func (f *Files) retry() {
-	for rest := restMin; ; rest = min(2*rest, restMax) {
+	for rest := restFirst; ; rest = min(2*rest, restMost) {
 		select {
 		case <-time.After(rest):
 		case <-f.closing.Done():

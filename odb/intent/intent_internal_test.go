@@ -52,7 +52,7 @@ func TestProbe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer keys.Close()
+	defer func() { _ = keys.Close() }()
 	var probed string
 	ask := func(want int, answer error) {
 		t.Helper()

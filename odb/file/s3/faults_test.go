@@ -20,8 +20,16 @@ import (
 	"packhorse/odb/file/s3/s3test"
 )
 
-// fault answers a request in the place of the service, or lets it through.
-type fault func(w http.ResponseWriter, r *http.Request, service http.Handler)
+type fault = s3test.Fault
+
+var (
+	says          = s3test.Says
+	reset         = s3test.Reset
+	lost          = s3test.Lost
+	cut           = s3test.Cut
+	short         = s3test.Short
+	doneWithError = s3test.DoneWithError
+)
 
 // service is a service behind a proxy that a test can disturb.
 type service struct {
@@ -90,51 +98,6 @@ func isPart(r *http.Request) bool {
 // isPut matches PutObject.
 func isPut(r *http.Request) bool {
 	return r.Method == http.MethodPut && !r.URL.Query().Has("partNumber")
-}
-
-// says answers with an error of the protocol.
-func says(status int, code string) fault {
-	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "application/xml")
-		w.WriteHeader(status)
-		_, _ = fmt.Fprintf(w, "<?xml version=\"1.0\"?><Error><Code>%s</Code><Message>injected</Message></Error>", code)
-	}
-}
-
-// reset cuts the connection before the service hears of the request.
-func reset(http.ResponseWriter, *http.Request, http.Handler) { panic(http.ErrAbortHandler) }
-
-// lost lets the service do its work and cuts the connection in the place of the answer.
-func lost(_ http.ResponseWriter, r *http.Request, service http.Handler) {
-	service.ServeHTTP(httptest.NewRecorder(), r)
-	panic(http.ErrAbortHandler)
-}
-
-// cut sends the header of an answer and half of its body.
-func cut(w http.ResponseWriter, r *http.Request, service http.Handler) {
-	answer := httptest.NewRecorder()
-	service.ServeHTTP(answer, r)
-	maps.Copy(w.Header(), answer.Header())
-	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes()[:answer.Body.Len()/2])
-	panic(http.ErrAbortHandler)
-}
-
-// short sends half of the body, and claims that this is all of it.
-func short(w http.ResponseWriter, r *http.Request, service http.Handler) {
-	answer := httptest.NewRecorder()
-	service.ServeHTTP(answer, r)
-	maps.Copy(w.Header(), answer.Header())
-	w.Header().Set("Content-Length", fmt.Sprint(answer.Body.Len()/2))
-	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes()[:answer.Body.Len()/2])
-}
-
-// doneWithError lets the service do its work and reports an error under status 200.
-func doneWithError(w http.ResponseWriter, r *http.Request, service http.Handler) {
-	service.ServeHTTP(httptest.NewRecorder(), r)
-	says(http.StatusOK, "InternalError")(w, r, service)
 }
 
 // sample returns bytes that do not repeat in any two blocks.

@@ -34,6 +34,7 @@ type lane struct {
 	sending context.Context // of attempts under way: ends some time after ctx
 	storing context.Context // of what is known about them: ends some time after sending
 	ended   chan struct{}
+	losses  uint64        // of the deliverer when it was made
 	wake    chan struct{} // holds one when there is something in the inbox
 	results chan attempt  // has room for all attempts
 
@@ -68,7 +69,8 @@ func (h *hookRow) host() string {
 func newLane(ctx context.Context, d *Deliverer, id hookID, hook hookRow) *lane {
 	l := &lane{
 		d: d, id: id, hook: hook, log: d.Logger.With("org", hook.Org, "host", hook.host()),
-		ended: make(chan struct{}), wake: make(chan struct{}, 1), results: make(chan attempt, laneSlots),
+		losses: d.losses.Load(),
+		ended:  make(chan struct{}), wake: make(chan struct{}, 1), results: make(chan attempt, laneSlots),
 		known: make(map[refs.RepoID]bool), open: make(map[refs.RepoID]*page), queues: make(map[refKey]*queue),
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
@@ -187,6 +189,10 @@ func (l *lane) load() error {
 	}
 	return nil
 }
+
+// isLost reports whether what the lane has in memory may be of transactions that the store has
+// lost.
+func (l *lane) isLost() bool { return l.losses != l.d.losses.Load() }
 
 // await queues a repository for its turn.
 func (l *lane) await(id refs.RepoID) {

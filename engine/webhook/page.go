@@ -125,6 +125,9 @@ func (l *lane) lose(b *kv.Batch, id refs.RepoID, from position, oldest uint64, n
 // advance applies b, with the cursor of a repository moved to where all before it has been dealt
 // with. A page that is done is closed.
 func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
+	if l.isLost() {
+		return
+	}
 	p := l.open[id]
 	before := position{}
 	if p != nil {
@@ -156,6 +159,9 @@ func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
 	}
 }
 
+// errLost says that the store has lost what a page is of.
+var errLost = errors.New("the store has lost transactions")
+
 // moveCursor applies work with the cursor at a position, and reports whether something follows. The
 // cursor of another server that is further stays where it is.
 func (l *lane) moveCursor(work *kv.Batch, id refs.RepoID, next position) (more bool, err error) {
@@ -164,6 +170,9 @@ func (l *lane) moveCursor(work *kv.Batch, id refs.RepoID, next position) (more b
 		row, found, err := l.d.requireStream(l.storing, b, l.id, id)
 		if err != nil {
 			return err
+		}
+		if l.isLost() { // the row is that of others
+			return errLost
 		}
 		if next.compare(row.Next) > 0 {
 			row.Next = next

@@ -13,6 +13,9 @@
 // through `+import`. Deleting a repository deletes its journal and with it the events that were not
 // tried yet.
 //
+// When the store has lost transactions, in a failover to a replica that lags, the deliverer forgets
+// what it has in memory and begins anew with the rows.
+//
 // Each hook has a lane: a goroutine that owns its memory, and a few concurrent attempts, so that a
 // slow receiver delays no other. The attempts of an organization are bounded too, and organizations
 // take turns. Memory is bounded by the part of the journal that a lane holds and by the number of
@@ -108,6 +111,9 @@ type Deliverer struct {
 	told    map[refs.RepoID]bool
 	lanes   map[hookID]*lane
 
+	losses atomic.Uint64                      // how often the store may have lost transactions
+	lost   atomic.Pointer[context.CancelFunc] // ends all work on what is in memory; nil: there is none
+
 	seen map[refs.RepoID]uint64 // up to where run has read the outbox, so that it does not look at anything before again
 
 	delivered, failed, dead atomic.Uint64
@@ -154,11 +160,20 @@ func New(c Config) *Deliverer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Deliverer{
+	d := &Deliverer{
 		Config: c, wake: make(chan struct{}, 1),
 		attempts: newAttempts(AttemptsMax, attemptsOrgMax), pages: make(chan struct{}, pagesMax),
 		told: make(map[refs.RepoID]bool), lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
 	}
+	if rewinder, ok := c.KV.(kv.Rewinder); ok {
+		rewinder.OnRewind(func() {
+			d.losses.Add(1)
+			if lost := d.lost.Load(); lost != nil {
+				(*lost)()
+			}
+		})
+	}
+	return d
 }
 
 // Start resumes the pending events of the last deliverer over the store, and goes on until Stop,
@@ -171,14 +186,38 @@ func (d *Deliverer) Start() {
 	d.mu.Unlock()
 	rescue.Go(&d.ended, func() error {
 		for ctx.Err() == nil {
-			d.logFailure(ctx, "read the outbox", rescue.Do(func() error {
-				d.run(ctx)
-				return nil
-			}))
-			_ = d.pause(ctx) // ctx is checked next
+			d.runUntilLost(ctx)
 		}
 		return nil
 	}, func(err error) { d.logFailure(ctx, "read the outbox", err) })
+}
+
+// runUntilLost works until ctx ends or the store has lost transactions, whose numbers others take
+// then. It leaves nothing in memory.
+func (d *Deliverer) runUntilLost(ctx context.Context) {
+	ctx, lost := context.WithCancel(ctx)
+	defer lost()
+	d.lost.Store(&lost)
+	for ctx.Err() == nil {
+		d.logFailure(ctx, "read the outbox", rescue.Do(func() error {
+			d.run(ctx)
+			return nil
+		}))
+		_ = d.pause(ctx) // ctx is checked next
+	}
+	for _, l := range d.allLanes() {
+		l.close()
+	}
+	d.forgetAll()
+}
+
+// forgetAll empties the memory, while nothing runs.
+func (d *Deliverer) forgetAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.told)
+	clear(d.lanes)
+	clear(d.seen)
 }
 
 // Stop begins no more attempts, and waits for those under way. What came of them is stored. One
@@ -192,10 +231,8 @@ func (d *Deliverer) Stop() {
 	d.cancel = nil
 	d.mu.Lock()
 	d.started = false
-	clear(d.told)
-	clear(d.lanes)
 	d.mu.Unlock()
-	clear(d.seen)
+	d.forgetAll() // what was told since
 	d.Client.CloseIdleConnections()
 }
 
@@ -228,7 +265,7 @@ func signal(wake chan struct{}) {
 func (d *Deliverer) update(ctx context.Context, prepare func(b *kv.Batch) error) error {
 	for {
 		b := kv.NewBatch()
-		if err := prepare(b); err != nil {
+		if err := cmp.Or(prepare(b), ctx.Err()); err != nil { // the latter also if what was read is of a store that lost some
 			return err
 		}
 		if err := d.apply(ctx, b); !errors.Is(err, kv.ErrConflict) {

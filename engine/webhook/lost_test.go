@@ -1,0 +1,144 @@
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"packhorse/odb/kv"
+	"packhorse/refs"
+)
+
+// rewindable is a store that can lose what was written since a time. Nothing is read or written
+// while it does.
+type rewindable struct {
+	kv.Store
+	rewound []func()
+	mu      sync.RWMutex
+}
+
+func (r *rewindable) OnRewind(call func()) { r.rewound = append(r.rewound, call) }
+
+func (r *rewindable) Get(ctx context.Context, key []byte) ([]byte, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.Store.Get(ctx, key)
+}
+
+func (r *rewindable) Read(ctx context.Context, set kv.ReadSet) (kv.Rows, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.Store.Read(ctx, set)
+}
+
+func (r *rewindable) Apply(ctx context.Context, b *kv.Batch) (kv.Commit, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.Store.Apply(ctx, b)
+}
+
+// Scan reads everything at once: who walks may write.
+func (r *rewindable) Scan(ctx context.Context, options kv.ScanOptions) iter.Seq2[kv.Pair, error] {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var pairs []kv.Pair
+	for pair, err := range r.Store.Scan(ctx, options) {
+		if err != nil {
+			return func(yield func(kv.Pair, error) bool) { yield(kv.Pair{}, err) }
+		}
+		pairs = append(pairs, kv.Pair{Key: bytes.Clone(pair.Key), Value: bytes.Clone(pair.Value)})
+	}
+	return func(yield func(kv.Pair, error) bool) {
+		for _, pair := range pairs {
+			if !yield(pair, nil) {
+				return
+			}
+		}
+	}
+}
+
+// rows are all rows.
+func (r *rewindable) rows(t *testing.T) map[string]string {
+	t.Helper()
+	rows := map[string]string{}
+	for pair, err := range r.Store.Scan(t.Context(), kv.ScanOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows[string(pair.Key)] = string(pair.Value)
+	}
+	return rows
+}
+
+// rewind brings the store back to former rows.
+func (r *rewindable) rewind(t *testing.T, before map[string]string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, call := range r.rewound {
+		call()
+	}
+	b := kv.NewBatch()
+	for key := range r.rows(t) {
+		if _, was := before[key]; !was {
+			b.Delete([]byte(key))
+		}
+	}
+	for key, value := range before {
+		b.Put([]byte(key), []byte(value))
+	}
+	if _, err := r.Store.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLostTransactions has the store lose transactions that were taken, sent, parked or under way,
+// and others take their numbers: these are sent as if nothing had been.
+func TestLostTransactions(t *testing.T) {
+	t.Parallel()
+	lose := map[string]func(w *world){ // how far the lost ones have come
+		"sent": func(w *world) {
+			w.until("they are sent", func() bool { return len(w.receivers.taken()) == 4 && w.idle() })
+		},
+		"parked": func(w *world) { w.until("they are parked", func() bool { return w.status().Parked == 3 }) },
+		"under way": func(w *world) {
+			w.until("the outbox is read", func() bool { return len(w.receivers.attempts()) > 1 })
+		},
+	}
+	for name, far := range lose {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			store := &rewindable{Store: w.keys}
+			w.keys, w.names = store, refs.Open(store, refs.Options{Now: w.clock.Now})
+			w.d = w.deliverer(store, w.receivers)
+			repo := w.create(1)
+			w.d.Start()
+			w.set(repo, 1, "refs/heads/kept")
+			w.until("the first is sent", func() bool { return len(w.receivers.taken()) == 1 && w.idle() })
+			before := store.rows(t)
+			if name != "sent" {
+				w.receivers.with(func(*delivery) (int, error) { return http.StatusTeapot, nil })
+			}
+			for n := range byte(3) {
+				w.set(repo, 10+n, "refs/heads/lost")
+			}
+			far(w)
+			store.rewind(t, before)
+			w.receivers.with(nil)
+			w.set(repo, 2, "refs/heads/a")
+			w.set(repo, 3, "refs/heads/b")
+			want := []string{"refs/heads/a 02", "refs/heads/b 03"}
+			w.until("those that took their numbers are sent", func() bool {
+				w.clock.advance(time.Minute)
+				taken := w.receivers.taken()
+				return slices.Contains(taken, want[0]) && slices.Contains(taken, want[1]) && w.idle()
+			})
+		})
+	}
+}

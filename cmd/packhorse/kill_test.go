@@ -57,13 +57,21 @@ func killRounds(t *testing.T, rounds int) int {
 	if testing.Short() {
 		rounds /= 2
 	}
-	if text := os.Getenv("PACKHORSE_KILL_ROUNDS"); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
+	return fromEnvironment(t, "PACKHORSE_KILL_ROUNDS", rounds)
+}
+
+// fromEnvironment is the number in a variable, or else the one given.
+func fromEnvironment(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
 	}
-	return rounds
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return number
 }
 
 // killing is a server to be killed, and the knowledge of its clients. Of two servers that share
@@ -313,22 +321,20 @@ func (r reply) mustBe(t *testing.T, status int) {
 
 // commit writes one file under a key.
 func (k *killing) commit(branch, name, key string) reply {
-	metadata := map[string]any{
-		"target_branch":  branch,
-		"commit_message": name,
-		"author":         map[string]string{"name": "K", "email": "k@example.com"},
-		"files":          []map[string]string{{"path": name, "content_id": "1"}},
+	base := "main"
+	if branch == "main" {
+		base = ""
 	}
-	if branch != "main" {
-		metadata["base_branch"] = "main"
-	}
-	head, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return reply{err: err}
-	}
-	body := fmt.Appendf(head, "\n{\"blob_chunk\":{\"content_id\":\"1\",\"data\":%q,\"eof\":true}}\n",
-		base64.StdEncoding.EncodeToString([]byte(name)))
-	return k.api(http.MethodPost, "/api/v1/repos/commit-pack", key, body)
+	return k.api(http.MethodPost, "/api/v1/repos/commit-pack", key, commitPack(branch, base, name))
+}
+
+// commitPack is the body of a commit of one file, which has its name for its content, to a branch
+// that begins at another one.
+func commitPack(branch, base, name string) []byte {
+	return fmt.Appendf(nil, `{"metadata":{"target_branch":%q,"base_branch":%q,"commit_message":%q,`+
+		`"author":{"name":"K","email":"k@example.com"},"files":[{"path":%[3]q,"content_id":"1"}]}}`+"\n"+
+		`{"blob_chunk":{"content_id":"1","data":%[4]q,"eof":true}}`+"\n",
+		branch, base, name, base64.StdEncoding.EncodeToString([]byte(name)))
 }
 
 func (k *killing) api(method, path, key string, body []byte) reply {

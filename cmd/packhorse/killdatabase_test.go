@@ -10,7 +10,8 @@ import (
 // TestKillDatabase crashes the database of two servers in the midst of keyed writes and starts it
 // again; at last it is gone for good, and its synchronous standby takes its place. Each write has
 // happened exactly once, and is answered as before. PACKHORSE_KILL_ROUNDS sets the number of
-// crashes.
+// crashes, PACKHORSE_FAILOVER_ROUNDS that of failovers, after each of which the former primary
+// follows the new one.
 func TestKillDatabase(t *testing.T) {
 	t.Parallel()
 	primary := postgrestest.Start(t)
@@ -29,10 +30,18 @@ func TestKillDatabase(t *testing.T) {
 			primary.Restart(t)
 		}, func() {})
 	}
-	s.round(func() {
-		primary.Crash(t)
-		standby.Promote(t)
-	}, func() {})
+	failovers := fromEnvironment(t, "PACKHORSE_FAILOVER_ROUNDS", 1)
+	for round := range failovers {
+		s.round(func() {
+			primary.Crash(t)
+			standby.Promote(t)
+		}, func() {
+			if round+1 < failovers {
+				primary.Follow(t, standby)
+			}
+		})
+		primary, standby = standby, primary
+	}
 	k.look()
 	k.stop()
 }

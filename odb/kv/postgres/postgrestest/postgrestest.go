@@ -291,14 +291,24 @@ func (c *Cluster) remove(tb testing.TB) {
 func (c *Cluster) Standby(tb testing.TB) *Cluster {
 	tb.Helper()
 	standby := c.sibling(tb)
-	command(tb, "pg_basebackup", "--pgdata="+standby.data(), "--host="+c.folder, "--username=postgres",
-		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
-	standby.configure(tb, []string{"unix_socket_directories = '" + standby.folder + "'"})
-	standby.boot(tb)
 	tb.Cleanup(func() { standby.remove(tb) })
-	c.Configure(tb, "synchronous_standby_names = '*'")
-	c.await(tb, "SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync')")
+	standby.Follow(tb, c)
 	return standby
+}
+
+// Follow makes a synchronous standby of another cluster, as [Cluster.Standby] does, of one that has
+// crashed. What it held is deleted.
+func (c *Cluster) Follow(tb testing.TB, primary *Cluster) {
+	tb.Helper()
+	if err := os.RemoveAll(c.data()); err != nil {
+		tb.Fatal(err)
+	}
+	command(tb, "pg_basebackup", "--pgdata="+c.data(), "--host="+primary.folder, "--username=postgres",
+		"--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
+	c.configure(tb, []string{"unix_socket_directories = '" + c.folder + "'"})
+	c.boot(tb)
+	primary.Configure(tb, "synchronous_standby_names = '*'")
+	primary.await(tb, "SELECT EXISTS (SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync')")
 }
 
 // sibling returns a cluster with an empty folder.

@@ -84,17 +84,23 @@ type journalEvent struct {
 // journal reads all events.
 func (k *killing) journal() []journalEvent {
 	k.t.Helper()
+	return readJournal(k.t, func(path string) reply { return k.api(http.MethodGet, path, "", nil) })
+}
+
+// readJournal reads all events of a repository.
+func readJournal(t *testing.T, get func(path string) reply) []journalEvent {
+	t.Helper()
 	var all []journalEvent
 	for after, more := 0, true; more; {
-		answer := k.api(http.MethodGet, fmt.Sprintf("/api/v1/repos/events?limit=1000&after=%d", after), "", nil)
-		answer.mustBe(k.t, http.StatusOK)
+		answer := get(fmt.Sprintf("/api/v1/repos/events?limit=1000&after=%d", after))
+		answer.mustBe(t, http.StatusOK)
 		var page struct {
 			Events []journalEvent
 			Next   int  `json:"next_after"`
 			More   bool `json:"has_more"`
 		}
 		if err := json.Unmarshal(answer.body, &page); err != nil {
-			k.t.Fatal(err)
+			t.Fatal(err)
 		}
 		all = append(all, page.Events...)
 		after, more = page.Next, page.More

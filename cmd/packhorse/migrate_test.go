@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,20 +46,15 @@ func (s *stop) wrap(service http.Handler) http.Handler {
 	})
 }
 
-// killMigrate runs a migration whose requests pass through a stop, and kills it there.
-func (s *sharedStores) killMigrate(t *testing.T, service *s3test.Server, method string, flags ...string) {
+// killMigrate runs a migration whose requests pass through a stop, and kills it there: at the
+// transfer of a file with that number.
+func (s *sharedStores) killMigrate(t *testing.T, service *s3test.Server, method string, number int64, flags ...string) {
 	t.Helper()
 	place := &stop{method: method, reached: make(chan struct{})}
-	place.left.Store(3)
-	files, err := url.Parse(s.files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	query := files.Query()
-	query.Set("endpoint", service.Proxy(t, place.wrap))
-	files.RawQuery = query.Encode()
-	cmd := exec.CommandContext(t.Context(), bin,
-		append([]string{"migrate", "--keys", s.keys, "--files", files.String()}, flags...)...)
+	place.left.Store(number)
+	cmd := exec.CommandContext(t.Context(), bin, append([]string{
+		"migrate", "--keys", s.keys, "--files", withEndpoint(t, s.files, service.Proxy(t, place.wrap)),
+	}, flags...)...)
 	cmd.Env = s.env
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
@@ -146,7 +140,7 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	stores.killMigrate(t, service, http.MethodPut, "--data", data("alone"))
+	stores.killMigrate(t, service, http.MethodPut, 3, "--data", data("alone"))
 	refused("holds an unfinished migration from folder "+data("alone"),
 		append([]string{"fsck", "--data", t.TempDir()}, stores.flags()...)...)
 	orgs, exported := filepath.Join(dir, "orgs"), filepath.Join(dir, "exported")
@@ -171,7 +165,7 @@ func TestMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	stores.killMigrate(t, service, http.MethodGet, "--data", data("back"), "--back")
+	stores.killMigrate(t, service, http.MethodGet, 3, "--data", data("back"), "--back")
 	refused("holds an unfinished migration from database", "fsck", "--data", data("back"))
 	refused(orgs+" is not empty", append([]string{"migrate"}, to("back", "--back", "--orgs", orgs)...)...)
 	migrate("folder "+data("back"), to("back", "--back", "--orgs", exported)...)

@@ -58,7 +58,7 @@ func (tx *Tx) checkRoom(ctx context.Context, name string) error {
 		return &LimitError{What: "refs in a repository", Max: tx.store.options.RefsMax}
 	}
 	if tx.ahead.isPending(name) && tx.head.count > 0 {
-		if err := tx.ahead.survey(ctx, tx.store.kv, tx.repo); err != nil {
+		if err := tx.ahead.survey(ctx, tx.reader, tx.repo); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (tx *Tx) unchanged(ctx context.Context, prefix string) iter.Seq2[Ref, error
 		if tx.head.count == 0 {
 			return
 		}
-		for ref, err := range scanRefs(ctx, tx.store.kv, tx.repo, prefix, prefixEnd(prefix)) {
+		for ref, err := range scanRefs(ctx, tx.reader, tx.repo, prefix, prefixEnd(prefix)) {
 			if _, changed := tx.changed[ref.Name]; !changed && !yield(ref, err) {
 				return
 			}

@@ -31,6 +31,9 @@ var (
 	// ErrBusy means that others committed first, each time the transaction was tried. The caller may
 	// try again.
 	ErrBusy = errors.New("refs: repository is busy")
+	// ErrAlone is returned by the prepare function of [Store.Update] to say that the transaction
+	// cannot build on others of its batch; see [Combiner]. It is then the first of another.
+	ErrAlone = errors.New("refs: the transaction cannot build on others of its batch")
 	// ErrReceiptMismatch means that an idempotency key was used before, for another request.
 	ErrReceiptMismatch = errors.New("refs: idempotency key was used for another request")
 	// ErrInvalidReceiptKey means that an idempotency key is empty, too long, or not visible ASCII.

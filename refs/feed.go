@@ -124,25 +124,38 @@ type feed struct {
 	stamp      uint64                 // the last that was drawn, see [Store.enqueue]
 }
 
-// applyTold applies a batch that adds a row to the feed of an organization. Its caller has read the
-// head that the batch requires. Over shared stores the batch has the row already.
-func (s *Store) applyTold(ctx context.Context, batch *kv.Batch, org string, row *feedRow) (kv.Commit, error) {
-	if row == nil || org == "" {
-		return s.kv.Apply(ctx, batch)
-	}
+// telling is a row for the feed of an organization.
+type telling struct {
+	org string
+	row *feedRow // nil if there is nothing to tell
+}
+
+func (t telling) isNothing() bool { return t.row == nil || t.org == "" }
+
+// applyTold applies a batch that adds rows to the feeds of organizations, in their order. Its
+// caller has read the head that the batch requires. Over shared stores the batch has the rows
+// already.
+func (s *Store) applyTold(ctx context.Context, batch *kv.Batch, told ...telling) (kv.Commit, error) {
 	if s.options.Shared {
 		commit, err := s.kv.Apply(ctx, batch)
-		if err == nil {
-			s.feed.watch.notify(org)
+		for _, t := range told {
+			if err == nil && !t.isNothing() {
+				s.feed.watch.notify(t.org)
+			}
 		}
 		return commit, err
 	}
-	place, err := s.drawPlace(ctx, org)
-	if err != nil {
-		return nil, fmt.Errorf("draw a place in the feed: %w", err)
+	for _, t := range told {
+		if t.isNothing() {
+			continue
+		}
+		place, err := s.drawPlace(ctx, t.org)
+		if err != nil {
+			return nil, fmt.Errorf("draw a place in the feed: %w", err)
+		}
+		defer s.feed.settle(t.org, place)
+		batch.Put(feedKey(t.org, place), t.row.encode())
 	}
-	defer s.feed.settle(org, place)
-	batch.Put(feedKey(org, place), row.encode())
 	return s.kv.Apply(ctx, batch)
 }
 
@@ -152,7 +165,7 @@ func (s *Store) applyTold(ctx context.Context, batch *kv.Batch, org string, row 
 func (s *Store) ApplyCreation(
 	ctx context.Context, batch *kv.Batch, repo RepoID, change Change, refs int,
 ) (kv.Commit, error) {
-	return s.applyTold(ctx, batch, change.Org, createdRow(repo, &change, refs))
+	return s.applyTold(ctx, batch, telling{change.Org, createdRow(repo, &change, refs)})
 }
 
 func createdRow(repo RepoID, change *Change, refs int) *feedRow {

@@ -7,9 +7,10 @@
 // Start at [Open], [Store.Update] to write and [Store.Snapshot] to read. The map, by file:
 //
 //	refs, repo, errors           a ref; a repository's ID; errors that callers decide on
-//	store, head, guard           Store; the head row; turns of writers
+//	store, head, guard           Store; the head row; turns of readers
 //	watch, poll                  waiting for writes of this process, and of others
 //	transaction                  Update, from the turn to the batch that makes changes visible
+//	line, ask, combine, staged   turns of writers; what a try reads; one batch for several of them
 //	tx, check, lookahead         the changes of one transaction, and what it refuses
 //	names, reponame              rules for the names of refs and repositories
 //	namespace, policy            the two namespaces; what a token may do to which ref

@@ -52,16 +52,20 @@ func (s *Store) SnapshotWith(ctx context.Context, repo RepoID, ahead Ahead, name
 		names = nil
 	}
 	names = names[:min(len(names), kv.ReadCountMax-1-AheadMax)] // what is read at one instant
-	found, err := s.begin(ctx, repo, &Change{Names: names, Ahead: ahead}, time.Time{})
+	a := s.ask(repo, &Change{Names: names, Ahead: ahead}, time.Time{})
+	if err := a.read(ctx, s.kv); err != nil {
+		return nil, fmt.Errorf("read head of %s: %w", repo, err)
+	}
+	head, err := a.head()
 	if err != nil {
 		return nil, err
 	}
-	snapshot := &Snapshot{store: s, repo: repo, head: found.head, ahead: found.ahead}
+	snapshot := &Snapshot{store: s, repo: repo, head: head, ahead: a.tell(names)}
 	switch {
 	case !cached:
-	case set.version == found.head.version():
+	case set.version == head.version():
 		snapshot.set = set
-	case set.version.Sequence < found.head.sequence:
+	case set.version.Sequence < head.sequence:
 		set.stale.Store(true)
 	}
 	return snapshot, nil

@@ -22,6 +22,9 @@ type Options struct {
 	RefsMax int
 	// ReceiptAge is the life of an idempotency record; 24 hours by default.
 	ReceiptAge time.Duration
+	// CombineMax is how many waiting transactions of a repository may share a batch; 1 by default. A
+	// store that shows batches before they are durable gains nothing by more.
+	CombineMax int
 	// Now is the clock; time.Now by default.
 	Now func() time.Time
 	// Shared says that other processes write to the same store.
@@ -34,7 +37,7 @@ type Options struct {
 type Store struct {
 	kv      kv.Store
 	options Options
-	writers guards                   // in whose order the transactions of a repository run
+	lines   lines                    // in whose order the transactions of a repository run
 	loaders guards                   // one reader decodes the refs of a repository for all
 	cache   *lru.Cache[RepoID, *set] // of the repositories that were read last
 	watch   watchers[RepoID]
@@ -46,6 +49,7 @@ type Store struct {
 func Open(store kv.Store, options Options) *Store {
 	options.CacheBytes = cmp.Or(options.CacheBytes, 64<<20)
 	options.RefsMax = cmp.Or(options.RefsMax, 1_000_000)
+	options.CombineMax = max(options.CombineMax, 1)
 	options.ReceiptAge = cmp.Or(options.ReceiptAge, 24*time.Hour)
 	if options.Now == nil {
 		options.Now = time.Now

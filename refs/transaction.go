@@ -33,8 +33,13 @@ type Change struct {
 	// one.
 	Names []string
 	// Ahead, if not nil, is asked for each try what prepare is going to read beside refs, up to
-	// [AheadMax] keys and ranges. It is read with the head, at the same instant.
+	// [AheadMax] keys and ranges. It is read with the head, at the same instant. While Update waits,
+	// another goroutine may call it.
 	Ahead Ahead
+	// Combiner, if not nil, lets the transaction share a batch with others. Whatever prepare reads
+	// must then be refs of the Tx, rows that its batch requires as they were read, or what the
+	// Combiner knows to be as the transactions before it leave it.
+	Combiner Combiner
 
 	// Policy bounds the permitted changes.
 	Policy Policy
@@ -117,6 +122,9 @@ type Result struct {
 // the state at one instant. Transactions of one repository are prepared one after the other, in the
 // order of the calls; they become durable together.
 //
+// Transactions with a [Combiner] that wait at the same time may share one batch. Each is still
+// prepared by its own caller, with its own context.
+//
 // The context ends the wait for a turn; once the transaction is visible, Update completes it. When
 // it returns an error other than those of prepare and those listed, such as that of ctx, nothing
 // was changed, except after a failure of the store.
@@ -164,11 +172,9 @@ func (s *Store) commit(
 	ctx context.Context, repo RepoID, change *Change, prepare func(ctx context.Context, tx *Tx) error,
 ) (result Result, commit kv.Commit, told []byte, err error) {
 	told = headKey(repo)
-	turn, leave := s.writers.enter(repo)
-	defer leave()
 	since := s.options.Now().Add(-s.options.ReceiptAge)
-	if change.Receipt != nil && turn != nil {
-		// Who has to wait looks for a receipt meanwhile: then the turn need not go through all buckets.
+	if change.Receipt != nil && s.lines.isBusy(repo) {
+		// Who has to wait looks for a receipt before: then the turn need not go through all buckets.
 		now := s.options.Now()
 		key, stored, err := s.findReceipt(ctx, change.Receipt)
 		if key != nil {
@@ -179,120 +185,124 @@ func (s *Store) commit(
 		}
 		since = now
 	}
-	if err := await(ctx, turn); err != nil {
-		return Result{}, nil, told, err
-	}
-	for range triesMax {
-		now := s.options.Now()
-		found, err := s.begin(ctx, repo, change, since)
+	p := newPlace(change, since)
+	s.lines.enter(repo, p, s.options.CombineMax)
+	defer s.lines.leave(repo, p)
+	for p.tries < triesMax {
+		g, err := p.await(ctx)
+		if err == nil && g == nil {
+			g, err = s.form(ctx, repo, p)
+		}
 		if err != nil {
 			return Result{}, nil, told, err
 		}
-		if found.receipt != nil {
-			stored, err := decodeReceipt(found.receipt, change.Receipt)
-			return replay(stored), nil, found.receiptKey, err
-		}
-		since = now
-		tx := newTx(s, repo, change, found.head)
-		tx.ahead = found.ahead
-		result := Result{Sequence: tx.head.sequence}
-		err = prepare(ctx, tx)
-		if err == nil {
-			result, err = tx.seal()
-		}
-		if err == nil {
-			if invariants.Enabled {
-				tx.checkFenced(tx.head)
-			}
-			commit, err := s.applyTold(ctx, tx.batch, change.Org, tx.told)
-			if err == nil {
-				if invariants.Enabled {
-					tx.checkCounted()
-				}
-				if set, ok := s.cache.Get(repo); ok {
-					set.stale.Store(true)
-				}
-				s.watch.notify(repo)
-				return result, commit, told, nil
-			}
-			if !errors.Is(err, kv.ErrConflict) {
-				return Result{}, nil, told, fmt.Errorf("commit to %s: %w", repo, err)
-			}
+		t := s.try(ctx, g, p, prepare)
+		switch t.next {
+		case leaves:
+			return t.result, nil, t.told, t.err
+		case defers:
+			s.lines.put(repo, p)
 			continue
+		case stays:
 		}
-		// A refusal speaks about one state only if the repository stood still while it was found.
-		head, headErr := s.head(ctx, repo)
+		if s.lines.stay(repo, p) {
+			<-g.ready
+			s.conclude(ctx, g)
+		} else {
+			<-g.done
+		}
 		switch {
-		case headErr != nil:
-			return Result{}, nil, told, headErr
-		case head != tx.head:
-		case errors.Is(err, ErrUnchanged):
-			return result, nil, told, nil
+		case g.sendsBack(p):
+		case g.verdict == failed:
+			return Result{}, nil, told, g.err
+		case p.changes:
+			return t.result, g.commit, told, nil
 		default:
-			return Result{}, nil, told, err
+			return t.result, nil, t.told, t.err
 		}
 	}
 	return Result{}, nil, told, fmt.Errorf("commit to %s: %w", repo, ErrBusy)
 }
 
-// begun is what a try of a transaction begins with, as of one instant.
-type begun struct {
-	head head
-	// receiptKey and receipt are the row that an earlier request with the key has left, nil for none.
-	receiptKey, receipt []byte
-	ahead               lookahead
+// try is what one try of a transaction came to.
+type try struct {
+	next   step
+	result Result
+	told   []byte // the key that a result without a change, or err, speaks of
+	err    error
 }
 
-// begin reads the head, the receipt of the change in the buckets since a time, the refs that the
-// change names, and what it reads ahead.
-//
-// Errors: [ErrRepositoryNotFound], unless a receipt remains of the repository.
-func (s *Store) begin(ctx context.Context, repo RepoID, change *Change, since time.Time) (found begun, err error) {
-	if change.Receipt == nil && len(change.Names) == 0 && change.Ahead == nil {
-		found.head, err = s.head(ctx, repo)
-		return found, err
+// step says how a transaction goes on after a try.
+type step int
+
+const (
+	stays  step = iota // until its group has ended, which decides whether the try counts
+	leaves             // the group: the result speaks of nothing that the group changes
+	defers             // to a later group
+)
+
+// try prepares a transaction whose turn it is, on what those before it in the group have left, and
+// adds its batch to the group.
+func (s *Store) try(
+	ctx context.Context, g *group, p *place, prepare func(ctx context.Context, tx *Tx) error,
+) (t try) {
+	a, change := &p.ask, p.change
+	p.changes = false
+	t.told = headKey(g.repo)
+	fail := func(err error) try { return try{next: leaves, told: t.told, err: err} }
+	if a.err != nil {
+		return fail(a.err)
 	}
-	var set kv.ReadSet
-	take := func(kv.Rows) {}
-	if change.Ahead != nil {
-		set, take = change.Ahead()
-		if err := checkAhead(&set); err != nil {
-			return begun{}, err
+	replays := func(next step) (try, bool) {
+		key, row := a.receipt()
+		if key == nil {
+			return try{}, false
+		}
+		stored, err := decodeReceipt(row, change.Receipt)
+		return try{next: next, result: replay(stored), told: key, err: err}, true
+	}
+	if t, ok := replays(leaves); ok {
+		return t
+	}
+	reader, staged := kv.Reader(s.kv), g.stage(s.kv)
+	if staged != nil {
+		reader = staged
+		a.over(staged)
+		if t, ok := replays(stays); ok {
+			return t
 		}
 	}
-	keys := append(make([][]byte, 0, 1+len(set.Keys)+len(change.Names)), headKey(repo))
-	keys = append(keys, set.Keys...)
-	receipts := len(keys)
-	if change.Receipt != nil {
-		keys = append(keys, s.receiptKeys(change.Receipt, since)...)
-	}
-	refs := len(keys)
-	for _, name := range change.Names {
-		keys = append(keys, refKey(repo, name))
-	}
-	rows, err := readRows(ctx, s.kv, kv.ReadSet{Keys: keys, Ranges: set.Ranges})
+	now, err := a.head()
 	if err != nil {
-		return begun{}, fmt.Errorf("read head of %s: %w", repo, err)
+		return fail(err)
 	}
-	values := rows.Values
-	if at := slices.IndexFunc(values[receipts:refs], isPresent); at >= 0 {
-		found.receiptKey, found.receipt = keys[receipts+at], values[receipts+at]
-		return found, nil
+	if staged == nil {
+		g.base = now
 	}
-	if values[0] == nil {
-		return begun{}, ErrRepositoryNotFound
+	ahead := a.tell(change.Names)
+	if change.Combiner != nil && !change.Combiner.Follow(g.before()) {
+		t.next = defers
+		return t
 	}
-	found.ahead = newLookahead(change.Names, values[refs:])
-	take(kv.Rows{Values: values[1:receipts], Pages: rows.Pages})
-	found.head, err = decodeHead(values[0])
-	return found, err
-}
-
-func checkAhead(set *kv.ReadSet) error {
-	if count := len(set.Keys) + len(set.Ranges); count > AheadMax {
-		return &kv.LimitError{What: "rows read ahead", Got: count, Max: AheadMax}
+	tx := newTx(s, g.repo, change, now)
+	tx.reader, tx.ahead = reader, ahead
+	t.result = Result{Sequence: now.sequence}
+	if err = prepare(ctx, tx); err == nil {
+		t.result, err = tx.seal()
 	}
-	return nil
+	switch {
+	case err == nil && (staged == nil || g.admits(tx)):
+		g.add(tx)
+		p.changes = true
+	case staged != nil && (err == nil || errors.Is(err, ErrAlone)):
+		t.next = defers
+	case ctx.Err() != nil:
+		return fail(ctx.Err())
+	case errors.Is(err, ErrUnchanged):
+	default:
+		t.result, t.err = Result{}, err
+	}
+	return t
 }
 
 func isPresent(value []byte) bool { return value != nil }

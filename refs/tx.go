@@ -23,6 +23,7 @@ type Tx struct {
 	change *Change
 	head   head
 	batch  *kv.Batch
+	reader kv.Reader // of the state on which the transaction builds
 
 	ahead   lookahead
 	stored  overlay        // refs as they were found; holds all names of changed, except in a repository without refs
@@ -41,7 +42,7 @@ type Tx struct {
 
 func newTx(store *Store, repo RepoID, change *Change, head head) *Tx {
 	return &Tx{
-		store: store, repo: repo, change: change, head: head, batch: kv.NewBatch(), count: int(head.count),
+		store: store, repo: repo, change: change, head: head, batch: kv.NewBatch(), reader: store.kv, count: int(head.count),
 		stored: make(overlay), changed: make(overlay),
 		slots: make(map[string]int), folders: make(map[string]int), long: make(map[string]int),
 	}
@@ -58,7 +59,7 @@ func (tx *Tx) Follows(ctx context.Context, state Version) (bool, error) {
 		return false, nil
 	}
 	token := state.token
-	for entry, err := range journal(ctx, tx.store.kv, tx.repo, state.Sequence, tx.head.sequence) {
+	for entry, err := range journal(ctx, tx.reader, tx.repo, state.Sequence, tx.head.sequence) {
 		if errors.Is(err, ErrTrimmed) {
 			return false, nil
 		}
@@ -123,7 +124,7 @@ func (tx *Tx) find(ctx context.Context, name string) (*Ref, error) {
 func (tx *Tx) read(ctx context.Context, name string) (Ref, error) {
 	ref, err := tx.ahead.ref(tx.repo, name)
 	if errors.Is(err, errNotPrefetched) {
-		return readRef(ctx, tx.store.kv, tx.repo, name)
+		return readRef(ctx, tx.reader, tx.repo, name)
 	}
 	return ref, err
 }
@@ -143,7 +144,7 @@ func (tx *Tx) Created(prefix string) []string {
 // All walks the refs whose stored names begin with prefix in byte order, changes included.
 func (tx *Tx) All(ctx context.Context, prefix string) iter.Seq2[Ref, error] {
 	end := prefixEnd(prefix)
-	return tx.changed.over(scanRefs(ctx, tx.store.kv, tx.repo, prefix, end), prefix, end)
+	return tx.changed.over(scanRefs(ctx, tx.reader, tx.repo, prefix, end), prefix, end)
 }
 
 // Set points the ref of a stored name to id, and creates it if need be. peeled is the object that

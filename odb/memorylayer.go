@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 
 	"packhorse/odb/segment"
@@ -80,6 +81,22 @@ func (l *memoryLayer) recall(id object.ID) (segment.CacheEntry, bool) {
 	defer l.mu.RUnlock()
 	hit, ok := l.plain[id]
 	return hit, ok
+}
+
+// cut removes all objects but the first ones, and returns them.
+func (l *memoryLayer) cut(count int) []object.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	removed := slices.Clone(l.order[count:])
+	l.order = l.order[:count]
+	for _, id := range removed {
+		l.size -= len(l.values[id])
+		l.plains -= len(l.plain[id].Data)
+		delete(l.values, id)
+		delete(l.rows, id)
+		delete(l.plain, id)
+	}
+	return removed
 }
 
 // clear removes all objects.

@@ -23,7 +23,8 @@
 //	stream, blocks, entry,           objects as streams, by range, and in their stored form
 //	packedentry
 //	quarantine, memorylayer,         objects that are not visible yet, and the batch that makes them visible
-//	pendingsegment, stage, refresh
+//	pendingsegment, stage, refresh,
+//	follow
 //	write, blob, blobwriter,         writes of the API: skip-deltas, blobs as streams of independent blocks, and
 //	dotfile                          the files that git reads by their names
 //	fork, mergefrozen, borrowed,     pools that share layers, and the visibility sets of forks

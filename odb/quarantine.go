@@ -39,7 +39,13 @@ type Quarantine struct {
 	// it before.
 	added   map[object.ID]hot.Row
 	addedTo uint64
-	ahead   *ahead // nil when Refresh and Stage are to read for themselves
+	// counted is the number of additions to that layer which the last Stage has put, nil for none, and
+	// joins says that a batch has the quarantined objects since the last Follow.
+	counted   []byte
+	joins     bool
+	ahead     *ahead     // nil when Refresh and Stage are to read for themselves
+	following *following // nil unless others are staged into the same batch before; see Follow
+	forgotten int        // how often that ended
 	// filters are the path filters of hot commits, nil for a commit without one, and filterBytes are
 	// the bytes of trees read for them.
 	filters     map[object.ID]bloom.Filter
@@ -54,6 +60,8 @@ type Quarantine struct {
 	base  *View        // of the stored objects; owned
 	old   []*View      // bases before a Refresh, which readers may still use; owned
 	above []layer      // the layers of quarantined objects, in the order of lookups
+	// before are those of other quarantines that are staged into the same batch before.
+	before []layer
 }
 
 // arrivingBlobs is the part of a quarantine that its [BlobWriter]s share.
@@ -136,7 +144,7 @@ func (q *Quarantine) AddPacked(ctx context.Context, value *HotValue, row *GraphR
 func (q *Quarantine) has(ctx context.Context, id object.ID) (bool, error) {
 	ok, err := q.view.holds(ctx, id)
 	if ok {
-		q.relied[id] = struct{}{}
+		q.rely(id)
 	}
 	return ok, err
 }
@@ -230,6 +238,14 @@ func (q *Quarantine) removeFiles() error {
 		}
 	}
 	return err
+}
+
+// layerLists returns the layers of the quarantine, those of others before it in its batch, and the
+// stored ones.
+func (q *Quarantine) layerLists() [3][]layer {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	return [3][]layer{q.above, q.before, q.base.layers}
 }
 
 func (q *Quarantine) currentLayers() []layer {

@@ -13,7 +13,8 @@ import (
 
 // Refresh moves the quarantine to the present state of the pool, so that its view shows objects
 // committed meanwhile. It rescues pruned objects that quarantined objects need. It costs one read
-// when nothing has changed, and none when [Quarantine.ReadAhead] has found that.
+// when nothing has changed, and none when [Quarantine.ReadAhead] has found that. Errors:
+// [ErrUncommitted] when something has changed and the quarantine follows others.
 func (q *Quarantine) Refresh(ctx context.Context) error {
 	if q.ahead != nil && !q.ahead.refreshed {
 		q.ahead.refreshed = true
@@ -24,6 +25,9 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 	now, _, err := base.reread(ctx, nil)
 	if err != nil || now == nil {
 		return err
+	}
+	if q.following != nil {
+		return ErrUncommitted // what is rescued must not be forgotten
 	}
 	next, _, err := q.store.confirm(ctx, q.store.newView(base.pool, *now), nil)
 	if err != nil {

@@ -48,7 +48,7 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	}
 	raw := now.manifest.raw
 	b.Require(manifestKey(base.pool), raw)
-	q.staged = true
+	q.staged, q.joins, q.counted, q.added = true, true, nil, nil
 	if len(q.hot.order) > 0 {
 		if err := ask.answer(ctx, now, values); err != nil {
 			return err
@@ -84,15 +84,24 @@ func (q *Quarantine) present(ctx context.Context, base *View, ask *staging) (*Vi
 // stageHot adds the small objects that the pool does not have now to b.
 func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *staging) error {
 	target := ask.target.id
+	count, before, err := q.countBefore(target, ask.count, ask.before)
+	if err != nil {
+		return err
+	}
 	var added map[object.ID]hot.Row
 	if ask.copied {
 		added = make(map[object.ID]hot.Row, len(q.hot.order))
 	}
 	ids := make([]object.ID, 0, len(q.hot.order))
 	for _, id := range q.hot.order {
-		if there, err := now.holds(ctx, id); err != nil {
+		there, err := q.holdsBefore(ctx, id)
+		if err == nil && !there {
+			there, err = now.holds(ctx, id)
+		}
+		if err != nil {
 			return err
-		} else if there {
+		}
+		if there {
 			continue
 		}
 		if invariants.Enabled {
@@ -113,14 +122,15 @@ func (q *Quarantine) stageHot(ctx context.Context, b *kv.Batch, now *View, ask *
 			added[id] = stored
 		}
 	}
-	q.hotID, q.added, q.addedTo = target, added, ask.count
+	q.hotID, q.added, q.addedTo = target, added, count
 	if len(ids) == 0 || !q.store.options.RemoteKeys {
 		return nil
 	}
 	if q.store.copies != nil {
-		q.store.copies.Layer(target).Prepared(ask.count)
+		q.store.copies.Layer(target).Prepared(count)
 	}
-	return hot.Add(b, target, ask.before, ids)
+	q.counted, err = hot.Add(b, target, before, ids)
+	return err
 }
 
 // staging is what one Stage asks the store together with the manifest, where reads are dear:
@@ -190,6 +200,9 @@ func (q *Quarantine) checkBase(ctx context.Context, now *View, id object.ID) {
 		return
 	}
 	if _, ok := q.hot.values[value.Base]; ok {
+		return
+	}
+	if before, err := q.holdsBefore(ctx, value.Base); before || err != nil {
 		return
 	}
 	_, stored, err := now.locate(ctx, value.Base)

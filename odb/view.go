@@ -352,12 +352,13 @@ func findIn(ctx context.Context, l layer, id object.ID) (Location, bool, error) 
 	return at, ok, err
 }
 
-// layerLists returns the layers in the order of lookups: quarantined, then stored.
-func (v *View) layerLists() [2][]layer {
+// layerLists returns the layers in the order of lookups: quarantined ones, those of quarantines
+// that are staged before, and the stored ones.
+func (v *View) layerLists() [3][]layer {
 	if v.quarantine == nil {
-		return [2][]layer{nil, v.layers}
+		return [3][]layer{2: v.layers}
 	}
-	return [2][]layer{v.quarantine.currentLayers(), v.quarantine.stored().layers}
+	return v.quarantine.layerLists()
 }
 
 // hotLayers returns the hot ones of storedLayers, the newest first.
@@ -371,7 +372,7 @@ func (v *View) hotLayers() (layers []*hotLayer) {
 }
 
 // storedLayers returns the layers of the manifest, without those of a quarantine.
-func (v *View) storedLayers() []layer { return v.layerLists()[1] }
+func (v *View) storedLayers() []layer { return v.layerLists()[2] }
 
 // currentBase returns another view of the stored layers that v reads now.
 func (v *View) currentBase() *View {

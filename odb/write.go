@@ -21,8 +21,9 @@ import (
 // quarantined. Write checks a tree against git's rules for the contents of .gitmodules and
 // .gitattributes, except files that predecessor has, too.
 //
-// Errors: [ErrTooLarge], [object.ErrCollision], [*RefusedFileError], and that of [object.Check] for
-// an invalid object.
+// Errors: [ErrTooLarge], [object.ErrCollision], [*RefusedFileError], that of [object.Check] for an
+// invalid object, and [ErrUncommitted] for a quarantine that follows others and becomes too large
+// for the hot tier.
 func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, predecessor object.ID) (object.ID, error) {
 	if t == object.TypeBlob && len(data) > streamedMin {
 		return q.WriteBlobFrom(ctx, bytes.NewReader(data), int64(len(data)))
@@ -106,6 +107,9 @@ func (q *Quarantine) fitsHot(size int) bool {
 
 // spill begins a segment and moves the hot objects into it, whole.
 func (q *Quarantine) spill(ctx context.Context) error {
+	if q.following != nil {
+		return ErrUncommitted // a segment cannot be forgotten, and changes the manifest
+	}
 	pending, err := newPendingSegment(ctx, q.store)
 	if err != nil {
 		return err

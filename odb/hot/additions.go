@@ -40,12 +40,12 @@ func DecodeCount(layer segment.LayerID, value []byte) (uint64, error) {
 }
 
 // Add adds to b the rows that say that it adds objects to a layer. before is the stored number of
-// additions, nil if there is none; b requires it. Batches that were prepared at the same number may
-// be applied as one. Errors: [segment.ErrFormat] for a damaged number.
-func Add(b *kv.Batch, layer segment.LayerID, before []byte, ids []object.ID) error {
+// additions, nil if there is none; b requires it, and puts after. Batches that were prepared at the
+// same number may be applied as one. Errors: [segment.ErrFormat] for a damaged number.
+func Add(b *kv.Batch, layer segment.LayerID, before []byte, ids []object.ID) (after []byte, err error) {
 	count, err := DecodeCount(layer, before)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	key := CountKey(layer)
 	if before == nil {
@@ -53,7 +53,8 @@ func Add(b *kv.Batch, layer segment.LayerID, before []byte, ids []object.ID) err
 	} else {
 		b.Require(key, before)
 	}
-	b.Put(key, appendRowSum(key, binary.BigEndian.AppendUint64(nil, count+1)))
+	after = appendRowSum(key, binary.BigEndian.AppendUint64(nil, count+1))
+	b.Put(key, after)
 	for len(ids) > 0 {
 		n := min(len(ids), additionIDsMax)
 		key, row := additionKey(layer, count+1), segment.NewLayerID()
@@ -65,7 +66,7 @@ func Add(b *kv.Batch, layer segment.LayerID, before []byte, ids []object.ID) err
 		b.Put(key, appendRowSum(key, value))
 		ids = ids[n:]
 	}
-	return nil
+	return after, nil
 }
 
 func additionKey(layer segment.LayerID, number uint64) []byte {

@@ -63,7 +63,8 @@ func (t *table) stage(b *kv.Batch, ids ...object.ID) (added func()) {
 	t.must(err)
 	count, err := hot.DecodeCount(t.id, rows.Values[0])
 	t.must(err)
-	t.must(hot.Add(b, t.id, rows.Values[0], ids))
+	_, err = hot.Add(b, t.id, rows.Values[0], ids)
+	t.must(err)
 	contents := make(map[object.ID]hot.Row)
 	for _, id := range ids {
 		contents[id] = hot.Row{Value: valueOf(id)}

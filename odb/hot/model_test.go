@@ -169,7 +169,7 @@ func (m *model) write(t *rapid.T) {
 			break // nothing but the head of a repository keeps the second from being applied
 		}
 		if m.remote {
-			if err := hot.Add(b, p.layer.id, p.before, p.ids); err != nil {
+			if _, err := hot.Add(b, p.layer.id, p.before, p.ids); err != nil {
 				t.Fatal(err)
 			}
 		}

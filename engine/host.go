@@ -11,7 +11,8 @@
 //	create, fork, settings,              the life of a repository
 //	defaultbranch, delete, list, detach
 //	advertise, fetch, clone, receive     git clients: refs, packs out, packs in
-//	upload, patchupload, commit          commits from files or a patch
+//	upload, patchupload, commit,         commits from files or a patch; writes that share a batch
+//	combine
 //	merge, mergepreview, restorecommit   commits from other commits
 //	branches, createbranch, tags,        refs
 //	deleteref, changerefs
@@ -155,6 +156,9 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 				return nil, ctx.Err()
 			}
 		}
+	}
+	if c.Objects.RemoteKeys {
+		c.Refs.CombineMax = cmp.Or(c.Refs.CombineMax, combineMax)
 	}
 	objects, err = odb.Open(ctx, c.KV, c.Files, c.Objects)
 	if err != nil {

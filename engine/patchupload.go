@@ -44,6 +44,8 @@ type appliedPatch struct {
 	base    object.ID
 	plan    *commit.Plan
 	changes []patch.Change
+	// forgotten is that of the quarantine, which has what the patch wrote only if it is the same.
+	forgotten int
 }
 
 // patchBytesMax is how large a patch may be.
@@ -185,7 +187,7 @@ func (u *PatchUpload) rehearse(ctx context.Context) {
 
 // apply computes the result of the patch on the tree base.
 func (u *PatchUpload) apply(ctx context.Context, base object.ID) error {
-	if u.ready.plan != nil && u.ready.base == base {
+	if u.ready.plan != nil && u.ready.base == base && u.ready.forgotten == u.objects.Forgotten() {
 		return nil
 	}
 	outcome, err := u.patch.Apply(ctx, u.objects, base)
@@ -203,6 +205,6 @@ func (u *PatchUpload) apply(ctx context.Context, base object.ID) error {
 	if err != nil {
 		return err
 	}
-	u.ready = appliedPatch{base: base, plan: plan, changes: outcome.Changes}
+	u.ready = appliedPatch{base: base, plan: plan, changes: outcome.Changes, forgotten: u.objects.Forgotten()}
 	return nil
 }

@@ -229,6 +229,7 @@ func (r *Repository) transact(
 			take(kv.Rows{Values: rows.Values[:count], Pages: rows.Pages})
 		}
 	}
+	combine(&change, actor, objects)
 	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
 		if r.host.followOrg != nil {
 			if err := r.host.followOrg(ctx, r.record.Org, org); err != nil {
@@ -239,7 +240,9 @@ func (r *Repository) transact(
 		if err != nil {
 			return err
 		}
-		if err := prepare(ctx, tx, now); err != nil {
+		if err := prepare(ctx, tx, now); errors.Is(err, odb.ErrUncommitted) {
+			return refs.ErrAlone
+		} else if err != nil {
 			return err
 		}
 		if err := now.adopt(ctx, tx); err != nil {

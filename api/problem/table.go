@@ -21,6 +21,7 @@ import (
 	"packhorse/engine/notes"
 	"packhorse/engine/outbound"
 	"packhorse/engine/patch"
+	"packhorse/engine/pathpolicy"
 	"packhorse/engine/pathspec"
 	"packhorse/engine/quota"
 	"packhorse/engine/revision"
@@ -170,6 +171,7 @@ var table = []row{
 	{kind: refs.ErrInvalidName, status: http.StatusBadRequest},
 	{kind: refs.ErrInvalidRepoID, status: http.StatusBadRequest},
 	{kind: refs.ErrInvalidPolicy, status: http.StatusForbidden},
+	{kind: pathpolicy.ErrInvalid, status: http.StatusForbidden},
 	{kind: refs.ErrLimit, status: http.StatusRequestEntityTooLarge},
 	{kind: fair.ErrBusy, status: http.StatusServiceUnavailable, message: "the server is busy, try again", retry: soon},
 	{
@@ -188,6 +190,8 @@ var table = []row{
 	{kind: refs.ErrInvalidFeedCursor, status: http.StatusBadRequest},
 	{kind: refs.ErrFeedGone, status: http.StatusGone, fields: oldestCursor},
 	{kind: refs.ErrUnchanged, status: http.StatusInternalServerError, message: internal},
+	{kind: refs.ErrAlone, status: http.StatusInternalServerError, message: internal},
+	{kind: odb.ErrUncommitted, status: http.StatusInternalServerError, message: internal},
 
 	{kind: ingest.ErrBadPack, status: http.StatusBadRequest},
 	{typed: typed[*odb.RefusedFileError], status: http.StatusBadRequest},

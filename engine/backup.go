@@ -13,6 +13,7 @@ import (
 	"packhorse/engine/identity"
 	"packhorse/odb"
 	"packhorse/odb/file"
+	"packhorse/odb/intent"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -66,12 +67,12 @@ func (h *Host) copyRows(
 const toldEvery = 1000
 
 // ownRows are the rows that a restored store has, too: all but those of the servers that share the
-// database, and the name of the place of its files.
+// database, their intents, and the name of the place of its files.
 func ownRows(rows iter.Seq2[kv.Pair, error], told func(rows int64)) iter.Seq2[kv.Pair, error] {
 	return func(yield func(kv.Pair, error) bool) {
 		count := int64(0)
 		for row, err := range rows {
-			if err == nil && (row.Key[0] == cluster.Table || row.Key[0] == identity.Table && len(row.Key) > 1) {
+			if err == nil && isOfPair(row.Key) {
 				continue
 			}
 			if !yield(row, err) {
@@ -105,4 +106,8 @@ func poolNames(ctx context.Context, r kv.Reader, pools []odb.PoolID) (map[odb.Po
 		}
 	}
 	return names, nil
+}
+
+func isOfPair(key []byte) bool {
+	return key[0] == cluster.Table || key[0] == intent.Table || key[0] == identity.Table && len(key) > 1
 }

@@ -58,6 +58,14 @@ func peers(t *testing.T, configs ...engine.Config) (keys kv.Store, all []*peer) 
 	return keys, all
 }
 
+// without cuts a server off while another one does something.
+func (p *peer) without(do func()) {
+	p.t.Helper()
+	p.Leave(0)
+	do()
+	p.Return()
+}
+
 // apply changes rows beside the servers.
 func apply(t *testing.T, keys kv.Store, fill func(b *kv.Batch)) {
 	t.Helper()
@@ -92,9 +100,9 @@ func TestOneServerSyncs(t *testing.T) {
 	t.Parallel()
 	f := newFar(t)
 	f.commit("main", "one")
-	_, all := peers(t, slow(f.config()), slow(f.config()))
+	keys, all := peers(t, slow(f.config()), slow(f.config()))
 	a, b := all[0], all[1]
-	a.create(engine.UpstreamBase{})
+	repo := a.create(engine.UpstreamBase{})
 	a.synced()
 	listed := make(chan struct{})
 	f.intercept(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -109,6 +117,11 @@ func TestOneServerSyncs(t *testing.T) {
 	reached := f.count("/git-receive-pack")
 	a.commit("main", "", "of a")
 	eventually(t, "the upstream is asked", func() bool { return f.count("/git-receive-pack") > reached })
+	state, _, err := upstream.ReadState(t.Context(), keys, repo.Item().ID)
+	must(t, err)
+	if state.Syncer == b.host.Member().ID() { // it has found what is to be sent first
+		a, b = b, a
+	}
 	before := f.count("")
 	f.commit("other", "theirs")
 	b.commit("main", "", "of b")
@@ -135,8 +148,11 @@ func TestDetachWhileAnotherServerSyncs(t *testing.T) {
 	defer release()
 	keys, all := peers(t, f.config(), f.config())
 	a, b := all[0], all[1]
-	repo := a.create(engine.UpstreamBase{})
-	arrive(t, reached)
+	var repo *engine.Repository
+	b.without(func() {
+		repo = a.create(engine.UpstreamBase{})
+		arrive(t, reached)
+	})
 	if _, err := b.open().Detach(t.Context(), ada); err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +184,10 @@ func TestDetachTimesOutForAnotherServer(t *testing.T) {
 	impatient.Upstreams.DetachWait = 20 * time.Millisecond
 	_, all := peers(t, hanging, impatient)
 	a, b := all[0], all[1]
-	a.create(engine.UpstreamBase{})
-	arrive(t, d.reached)
+	b.without(func() {
+		a.create(engine.UpstreamBase{})
+		arrive(t, d.reached)
+	})
 	for range 2 {
 		if _, err := b.open().Detach(t.Context(), ada); !errors.Is(err, engine.ErrDetachTimeout) {
 			t.Errorf("error is %v", err)
@@ -196,8 +214,11 @@ func TestSyncOfAServerThatIsGone(t *testing.T) {
 	hanging.Upstreams.Client = &http.Client{Transport: d}
 	keys, all := peers(t, hanging, f.config())
 	a, b := all[0], all[1]
-	repo := a.create(engine.UpstreamBase{})
-	arrive(t, d.reached)
+	var repo *engine.Repository
+	b.without(func() {
+		repo = a.create(engine.UpstreamBase{})
+		arrive(t, d.reached)
+	})
 	a.kill(keys)
 	b.synced()
 	b.equal(f)

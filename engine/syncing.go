@@ -61,12 +61,21 @@ func (h syncHost) Sync(ctx context.Context, id refs.RepoID) (again time.Time, ra
 	case errors.Is(err, upstream.ErrNoState): // GET /repo reports it
 		return time.Time{}, ran
 	case errors.Is(err, kv.ErrConflict): // a detachment, a deletion or another host got in between
-		return h.now().Add(h.upstreams.Settings.Pause(0)), ran
+		return h.lookAgain(), ran
 	default:
 		h.logSyncState(ctx, id, err)
 		return h.now().Add(h.upstreams.Settings.Pause(1)), ran
 	}
 	return again, ran
+}
+
+// lookAgain is when to look again at a sync that somebody else got in the way of: most often
+// another server, whose sync is soon over.
+func (h *Host) lookAgain() time.Time {
+	if h.joined != nil {
+		return h.now().Add(h.look)
+	}
+	return h.now().Add(h.upstreams.Settings.Pause(0))
 }
 
 func (h *Host) logSyncState(ctx context.Context, id refs.RepoID, err error) {
@@ -154,7 +163,7 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, ran boo
 	case ctx.Err() != nil:
 		return time.Time{}, true, ctx.Err()
 	case lost:
-		return h.now().Add(h.upstreams.Settings.Pause(0)), true, nil
+		return h.lookAgain(), true, nil
 	}
 	if failed == nil {
 		failed = s.state.Succeed(h.now(), report)

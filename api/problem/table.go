@@ -19,6 +19,7 @@ import (
 	"packhorse/engine/identity"
 	"packhorse/engine/merge"
 	"packhorse/engine/notes"
+	"packhorse/engine/organization"
 	"packhorse/engine/outbound"
 	"packhorse/engine/patch"
 	"packhorse/engine/pathpolicy"
@@ -190,6 +191,8 @@ var table = []row{
 	{kind: refs.ErrInvalidFeedCursor, status: http.StatusBadRequest},
 	{kind: refs.ErrFeedGone, status: http.StatusGone, fields: oldestCursor},
 	{kind: refs.ErrUnchanged, status: http.StatusInternalServerError, message: internal},
+	{kind: organization.ErrTooLarge, status: http.StatusInternalServerError, message: internal}, // of org apply
+	{kind: organization.ErrBusy, status: http.StatusInternalServerError, message: internal},
 	{kind: refs.ErrAlone, status: http.StatusInternalServerError, message: internal},
 	{kind: odb.ErrUncommitted, status: http.StatusInternalServerError, message: internal},
 

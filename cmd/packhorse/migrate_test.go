@@ -31,7 +31,8 @@ var fileRequest = regexp.MustCompile(`/[0-9a-f]{2}/[0-9a-f]{32}\.[a-z]+$`)
 // wrap holds the requests from there on, until their client is gone.
 func (s *stop) wrap(service http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == s.method && fileRequest.MatchString(r.URL.Path) {
+		isFile := fileRequest.MatchString(r.URL.Path) && !strings.HasSuffix(r.URL.Path, ".probe")
+		if r.Method == s.method && isFile {
 			left := s.left.Add(-1)
 			if left == 0 {
 				close(s.reached)

@@ -25,9 +25,9 @@ type probe struct {
 }
 
 // Probe tries on a file of that name, which nothing else has, what a store asks of a service, and
-// removes the file. [Store.Discard] removes what is left of it after an error.
-// without names in one line what the service does not do and a store can do without; it is empty if
-// the service does everything.
+// removes the file. [Store.Discard] removes what is left of it after an error. without names in one
+// line what the service does not do and a store can do without; it is empty if the service does
+// everything.
 //
 // Errors are one line each: what is needed and missing, [file.ErrUnavailable], and the error of
 // ctx.

@@ -363,7 +363,7 @@ func TestBackupAfterACrash(t *testing.T) {
 	s.write(t)
 	s.write(t)
 	var after []*vfs.MemFS
-	_, err = s.copier.Backup(t.Context(), dest, backup.Options{Progress: func(r backup.Report) {
+	_, err = s.copier.Backup(t.Context(), dest, backup.Options{Progress: func(backup.Report) {
 		random := rand.New(rand.NewPCG(uint64(len(after)), 1))
 		after = append(after, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 60, RNG: random}))
 	}})

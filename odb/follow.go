@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"packhorse/odb/hot"
 	"packhorse/odb/segment"
@@ -40,8 +41,7 @@ func (q *Quarantine) Follow(before []*Quarantine) bool {
 		return false
 	}
 	f := &following{hot: len(q.hot.order), count: make(map[segment.LayerID][]byte)}
-	for i := len(before) - 1; i >= 0; i-- {
-		other := before[i]
+	for _, other := range slices.Backward(before) {
 		if other.pending != nil || len(other.sealed) > 0 || other.stored().pool != q.stored().pool {
 			return false
 		}

@@ -294,7 +294,7 @@ func (r *feedReader) read(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read feed: %w", err)
 		}
-		_, place, err := splitFeedKey(pair.Key)
+		place, err := splitFeedKey(pair.Key)
 		if err != nil {
 			return err
 		}
@@ -364,7 +364,7 @@ func (r *feedReader) scan(ctx context.Context, options kv.ScanOptions) iter.Seq2
 				return
 			}
 			group = append(group, kv.Pair{Key: bytes.Clone(pair.Key), Value: bytes.Clone(pair.Value)})
-			_, place, keyErr := splitFeedKey(pair.Key)
+			place, keyErr := splitFeedKey(pair.Key)
 			row, rowErr := decodeFeedRow(pair.Value)
 			if keyErr == nil && rowErr == nil { // else read tells of it
 				if row.nonce == (feedNonce{}) && place.generation != generation {
@@ -541,7 +541,7 @@ func (r *feedReader) last(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read feed: %w", err)
 		}
-		_, place, err := splitFeedKey(pair.Key)
+		place, err := splitFeedKey(pair.Key)
 		if err != nil {
 			return err
 		}

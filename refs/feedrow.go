@@ -63,12 +63,12 @@ func unplacedKey(org string, stamp uint64, repo RepoID) []byte {
 }
 
 // splitFeedKey decodes a feedKey.
-func splitFeedKey(key []byte) (org string, place feedPlace, err error) {
-	org, rest, err := splitOrg(key, feedPlaceBytes)
+func splitFeedKey(key []byte) (feedPlace, error) {
+	_, rest, err := splitOrg(key, feedPlaceBytes)
 	if err != nil {
-		return "", feedPlace{}, err
+		return feedPlace{}, err
 	}
-	return org, readFeedPlace(rest), nil
+	return readFeedPlace(rest), nil
 }
 
 // splitOrg splits the key of a row at the end of its organization, which so many bytes follow.
@@ -205,7 +205,7 @@ func checkFeedPair(pair kv.Pair) error {
 	}
 	switch {
 	case kind == feedRows:
-		if _, _, err := splitFeedKey(pair.Key); err != nil {
+		if _, err := splitFeedKey(pair.Key); err != nil {
 			return err
 		}
 		_, err := decodeFeedRow(pair.Value)

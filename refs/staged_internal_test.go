@@ -9,19 +9,18 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // What is read over batches that are staged is what is read once they have been applied.
 func TestStaged(t *testing.T) {
 	t.Parallel()
 	keys := odbtest.OpenKeys(t, vfs.NewMem())
-	defer keys.Close()
+	defer keys.Close() //nolint:errcheck // in memory
 	ctx := t.Context()
 	key := rapid.Custom(func(t *rapid.T) []byte {
 		return fmt.Appendf(nil, "k%02d", rapid.IntRange(0, 30).Draw(t, "key"))

@@ -36,7 +36,7 @@ func TestAsynchronousFailover(t *testing.T) {
 	standby.Configure(t, "wal_retrieve_retry_interval = '50ms'") // until then the primary acknowledges nothing
 	p := newDirectPair(t, dir, postgrestest.Hosts(primary.Database(t), primary, standby), "--log-level", "error",
 		"--upstream-allow", "127.0.0.1")
-	l := newLoad(p, min(rounds, 2), 2, 1)
+	l := newLoad(p, min(rounds, 2), 1)
 	if rounds > 1 {
 		l.git = append(l.git, newGitClient(t, "large", 1, 200<<10))
 	}

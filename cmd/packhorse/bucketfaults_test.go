@@ -16,7 +16,7 @@ func TestBucketFaults(t *testing.T) {
 	rounds := longStormRounds(t)
 	p := newPair(t, t.TempDir(), postgrestest.Start(t), "--maintenance-hot-count", "100", "--maintenance-segments", "2",
 		"--maintenance-reader-grace", "0s", "--log-level", "error")
-	l := newLoad(p, 1, 2, 0)
+	l := newLoad(p, 1, 0)
 	l.clones = []*cloner{{}}
 	for n := range p.sides {
 		l.git = append(l.git, newGitClient(t, "git", n, 200<<10)) // becomes a file of the bucket

@@ -44,7 +44,7 @@ type load struct {
 type tally struct{ done, refused, unknown int }
 
 // newLoad makes main, and branches for merges.
-func newLoad(p *pair, keyed, loose, git int) *load {
+func newLoad(p *pair, keyed, git int) *load {
 	p.t.Helper()
 	l := &load{p: p, told: map[string]string{}}
 	seeded := l.commit(p.sides[0], "main", "", "seed", "seed")
@@ -56,7 +56,7 @@ func newLoad(p *pair, keyed, loose, git int) *load {
 		l.post(p.sides[0], "branches/create", "", body).mustBe(p.t, http.StatusCreated)
 		l.keyed = append(l.keyed, c)
 	}
-	for n := range loose {
+	for n := range 2 {
 		l.loose = append(l.loose, &looseClient{branch: fmt.Sprint("loose", n), home: n % 2, asked: map[string]fate{}})
 	}
 	for n := range git {

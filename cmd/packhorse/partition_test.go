@@ -27,7 +27,7 @@ func TestPartitions(t *testing.T) {
 	hook(t, dir, server.URL)
 	p := newPair(t, dir, postgrestest.Start(t), "--upstream-allow", "127.0.0.1", "--log-level", "error",
 		"--maintenance-hot-count", "200", "--maintenance-reader-grace", "0s")
-	l := newLoad(p, min(rounds, 2), 2, min(rounds, 2))
+	l := newLoad(p, min(rounds, 2), min(rounds, 2))
 	for n := range p.sides {
 		l.parts = append(l.parts, newGitClient(t, "large", n, 200<<10)) // becomes a file of the bucket
 	}

@@ -29,7 +29,7 @@ func TestSuspended(t *testing.T) {
 	rounds := longStormRounds(t)
 	p := newPair(t, t.TempDir(), postgrestest.Start(t), "--log-level", "error", "--maintenance-hot-count", "200",
 		"--maintenance-reader-grace", "0s")
-	l := newLoad(p, 2, 2, 2)
+	l := newLoad(p, 2, 2)
 	for n := range p.sides {
 		l.parts = append(l.parts, newGitClient(t, "parts", n, 24<<20))
 	}

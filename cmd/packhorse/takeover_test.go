@@ -89,8 +89,7 @@ func TestTakeover(t *testing.T) {
 			t.Fatalf("create %s: %+v, %v", name, response, err)
 		}
 		_ = response.Body.Close()
-		for !strings.Contains(<-asked, path) {
-		}
+		awaitPath(asked, path)
 		time.Sleep(time.Duration(round) * 331 * time.Millisecond) // at different times between two beats
 		if err := victim.Kill(); err != nil {
 			t.Fatal(err)
@@ -99,13 +98,19 @@ func TestTakeover(t *testing.T) {
 		hangs.Store(nil)
 		commit(t, other, token, uint64(round)+2, 10)
 		sent := time.Since(killed)
-		for !strings.Contains(<-asked, path) {
-		}
+		awaitPath(asked, path)
 		synced := time.Since(killed)
 		hooked := (<-heard).Sub(killed)
 		does(other, "maintenance")
 		t.Logf("round %d: event after %v (commit %v), sync after %v, all duties after %v", round, hooked, sent, synced,
 			time.Since(killed))
 		victim = other
+	}
+}
+
+// awaitPath waits for a request to a path.
+func awaitPath(asked <-chan string, path string) {
+	for at := ""; !strings.Contains(at, path); {
+		at = <-asked
 	}
 }

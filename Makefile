@@ -1,7 +1,7 @@
 # Packhorse: build, test and check. A bare `make` lists the targets.
 
 GO       ?= go
-FUZZTIME ?= 3s
+FUZZTIME ?= 2s
 BENCH    ?= .
 JOBS     ?= .
 DATA     ?= .data
@@ -64,7 +64,7 @@ test-shared-short:
 test-clients: ## real clients against the binary: npm, go-git, dulwich, isomorphic-git, curl, nginx
 	$(GO) test -tags clients,invariants -v -count=1 -timeout 15m ./api/clienttest
 
-fuzz: ## every fuzz target for FUZZTIME each (3s); stops at the first failure
+fuzz: ## every fuzz target for FUZZTIME each (2s); stops at the first failure
 	@# A worker that is busy when the time is over makes go test fail with a deadline: that says nothing about the target.
 	@for pkg in $(call packages-with,'^func Fuzz'); do \
 		targets=$$($(GO) test $(TAGS) -list '^Fuzz' $$pkg) || { printf '%s\n' "$$targets"; exit 1; }; \

@@ -25,6 +25,7 @@ import (
 // Once the other server has missed it, the bucket has what is registered, and nothing else.
 func TestKilledPush(t *testing.T) {
 	t.Parallel()
+	skipShort(t)
 	dir, service := t.TempDir(), s3test.Start(t)
 	stores := &sharedStores{keys: postgrestest.Database(t)}
 	stores.files, stores.env = service.Place(t)

@@ -100,6 +100,7 @@ func (f *orgFolder) org(status int, want []string, args ...string) {
 // refused changes nothing.
 func TestOrgRows(t *testing.T) {
 	t.Parallel()
+	skipShort(t)
 	f := &orgFolder{t: t, dir: filepath.Join(t.TempDir(), "orgs"), keys: postgrestest.Database(t)}
 	to := []string{"--keys", f.keys}
 	apply := func(status int, want []string, flags ...string) {

@@ -26,9 +26,19 @@ type sharedStores struct {
 // missing.
 func newSharedStores(t *testing.T) *sharedStores {
 	t.Helper()
+	skipShort(t)
 	s := &sharedStores{keys: postgrestest.Database(t)}
 	s.files, s.env = s3test.Start(t).Place(t)
 	return s
+}
+
+// skipShort skips a test of several servers under -short. The race detector, for which that is,
+// sees nothing of them: they are processes of their own.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("servers over shared stores, not under -short")
+	}
 }
 
 // eachStore runs a test with a server over the stores in its data folder, and with two that share

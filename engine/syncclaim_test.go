@@ -156,10 +156,10 @@ func TestDetachWhileAnotherServerSyncs(t *testing.T) {
 	if _, err := b.open().Detach(t.Context(), ada); err != nil {
 		t.Fatal(err)
 	}
-	if stats := a.host.UpstreamStats(); stats.Running != 0 {
-		state, _, err := upstream.ReadState(t.Context(), keys, repo.Item().ID)
+	if state, _, err := upstream.ReadState(t.Context(), keys, repo.Item().ID); err != nil || state.Syncer != "" {
 		t.Errorf("a sync runs behind the detachment: %+v, %v", state, err)
 	}
+	eventually(t, "what the sync has left ends", func() bool { return a.host.UpstreamStats().Running == 0 })
 	if _, ok := a.open().Sync(); ok {
 		t.Error("the other server sees an upstream")
 	}

@@ -33,10 +33,11 @@ test: ## every test that needs only Go and git, without a network
 	@echo 'every test: about 4 minutes on two cores, 5 with an empty build cache'
 	$(GO) test $(TAGS) -timeout 10m ./...
 
-race: ## the same tests, the short ones, under the race detector (needs a C compiler)
+race: ## the same tests, the short ones, under the race detector (needs a C compiler); not cmd and bench, which run processes
 	@# The detector forgets what it knew of a new buffer by mapping memory anew from 64 KiB on: the page faults cost as much as the tests.
 	@if CGO_ENABLED=1 $(GO) env CC | xargs which >/dev/null 2>&1; then \
-		GORACE=clear_shadow_mmap_threshold=16777216 CGO_ENABLED=1 $(GO) test -race -short -timeout 15m ./...; \
+		GORACE=clear_shadow_mmap_threshold=16777216 CGO_ENABLED=1 $(GO) test -race -short -timeout 15m \
+			$$($(GO) list ./... | grep -vE '^packhorse/(cmd|bench)(/|$$)'); \
 	else echo "race: skipped, no C compiler"; fi
 
 # packages-with PATTERN lists the packages whose tests match it.

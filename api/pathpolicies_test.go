@@ -170,7 +170,6 @@ func (in inside) changes(pattern string, before *standing, old, to string) bool 
 // expectPaths is expect under a policy that protects paths.
 func (w *way) expectPaths(s *policyServer, repo, pattern string, before, twin *standing) (want standing, refused bool) {
 	s.t.Helper()
-	want = standing{twin.head, before.sequence, maps.Clone(before.refs)}
 	switch {
 	case w.syncs, twin.refs == nil && before.refs != nil: // documented: so are those that remove the repository
 		return *before, true
@@ -179,29 +178,13 @@ func (w *way) expectPaths(s *policyServer, repo, pattern string, before, twin *s
 	}
 	in := s.inside(repo)
 	defer in.view.Close()
-	moves := false
-	for _, ref := range changed(before, twin) {
-		to, old := twin.refs[ref], before.refs[ref]
+	return w.without(false, before, twin, func(ref, to string) bool {
+		old := before.refs[ref]
 		if w.anew {
 			old = ""
 		}
-		if to != "" && in.changes(pattern, before, old, to) {
-			refused = true
-			continue
-		}
-		moves = true
-		if want.refs[ref] = to; to == "" {
-			delete(want.refs, ref)
-		}
-	}
-	switch {
-	case !refused:
-		return *twin, false
-	case !w.each || !moves:
-		return *before, true
-	}
-	want.sequence++
-	return want, true
+		return to != "" && in.changes(pattern, before, old, to)
+	})
 }
 
 // TestPathPolicies changes refs in all possible ways with tokens that protect paths. The effect of

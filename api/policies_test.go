@@ -184,13 +184,22 @@ func (w *way) refuses(s *policyServer, op string, binds func(string) bool, befor
 func (w *way) expect(
 	s *policyServer, op string, binds func(string) bool, before, twin *standing,
 ) (want standing, refused bool) {
-	refused = w.syncs
-	want = standing{twin.head, before.sequence, map[string]string{}}
+	return w.without(w.syncs, before, twin, func(ref, to string) bool {
+		return binds(ref) && w.refuses(s, op, binds, before, ref, to)
+	})
+}
+
+// without returns the state without the changes of refs that are to be refused, and whether any is.
+// refused says that something else is.
+func (w *way) without(
+	refused bool, before, twin *standing, refuses func(ref, to string) bool,
+) (standing, bool) {
+	want := standing{twin.head, before.sequence, map[string]string{}}
 	maps.Copy(want.refs, before.refs)
 	moves := false
 	for _, ref := range changed(before, twin) {
 		to := twin.refs[ref]
-		if binds(ref) && w.refuses(s, op, binds, before, ref, to) {
+		if refuses(ref, to) {
 			refused = true
 			continue
 		}

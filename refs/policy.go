@@ -77,29 +77,37 @@ func ParsePolicy(refs [][]any, ops []string) (Policy, error) {
 }
 
 func parseRule(pair []any) (rule, error) {
+	pattern, ops, err := SplitRule(pair)
+	if err != nil {
+		return rule{}, err
+	}
+	parsed, err := parsePattern(pattern)
+	parsed.ops = ops
+	return parsed, err
+}
+
+// SplitRule reads a rule of a claim as JSON decodes it, [pattern, [op, ...]]. An error says what it
+// is instead.
+func SplitRule(pair []any) (pattern string, ops Ops, err error) {
 	if len(pair) != 2 {
-		return rule{}, fmt.Errorf("has %d elements, not a pattern and its ops", len(pair))
+		return "", nil, fmt.Errorf("has %d elements, not a pattern and its ops", len(pair))
 	}
 	pattern, ok := pair[0].(string)
 	if !ok {
-		return rule{}, fmt.Errorf("the pattern is a %T, not a string", pair[0])
+		return "", nil, fmt.Errorf("the pattern is a %T, not a string", pair[0])
 	}
 	list, ok := pair[1].([]any)
 	if !ok {
-		return rule{}, fmt.Errorf("the ops are a %T, not an array", pair[1])
-	}
-	parsed, err := parsePattern(pattern)
-	if err != nil {
-		return rule{}, err
+		return "", nil, fmt.Errorf("the ops are a %T, not an array", pair[1])
 	}
 	for _, element := range list {
 		op, ok := element.(string)
 		if !ok {
-			return rule{}, fmt.Errorf("an op is a %T, not a string", element)
+			return "", nil, fmt.Errorf("an op is a %T, not a string", element)
 		}
-		parsed.ops = append(parsed.ops, Op(op))
+		ops = append(ops, Op(op))
 	}
-	return parsed, nil
+	return pattern, ops, nil
 }
 
 func parsePattern(pattern string) (rule, error) {

@@ -60,35 +60,23 @@ func Parse(pairs [][]any) (Policy, error) {
 }
 
 func parseRule(pair []any) (rule, error) {
-	if len(pair) != 2 {
-		return rule{}, fmt.Errorf("has %d elements, not a pattern and its ops", len(pair))
-	}
-	pattern, ok := pair[0].(string)
-	if !ok {
-		return rule{}, fmt.Errorf("the pattern is a %T, not a string", pair[0])
-	}
-	list, ok := pair[1].([]any)
-	if !ok {
-		return rule{}, fmt.Errorf("the ops are a %T, not an array", pair[1])
+	pattern, ops, err := refs.SplitRule(pair)
+	if err != nil {
+		return rule{}, err
 	}
 	parsed := rule{pattern: pattern}
-	for _, element := range list {
-		op, ok := element.(string)
-		if !ok {
-			return rule{}, fmt.Errorf("an op is a %T, not a string", element)
-		}
-		if parsed.op == "" || op != string(NoWrite) { // the unknown one is told
-			parsed.op = refs.Op(op)
-		}
+	for _, op := range ops {
 		if op == "" {
 			return rule{}, errors.New("an op is empty")
+		}
+		if parsed.op == "" || op != NoWrite { // the unknown one is told
+			parsed.op = op
 		}
 	}
 	glob := pattern
 	if parsed.op != "" {
 		glob = fold(pattern)
 	}
-	var err error
 	parsed.filter, err = (&pathspec.Spec{Include: []string{glob}}).Compile()
 	return parsed, err
 }

@@ -23,6 +23,7 @@ type apiWriter struct {
 	serial  int
 	commits []object.ID
 	notes   object.ID
+	written []change // what commits of files were to write
 }
 
 func pick[T any](w *apiWriter, from []T) T { return from[w.random.IntN(len(from))] }
@@ -81,6 +82,28 @@ func (w *apiWriter) file() change {
 	return c
 }
 
+// taken makes the path of c that of something that may be in the repository, in half of the cases.
+func (w *apiWriter) taken(c *change) (op engine.FileOperation, ok bool) {
+	if len(w.written) == 0 || w.random.IntN(2) == 0 {
+		return op, false
+	}
+	from := pick(w, w.written)
+	edits := []commit.Edit{{Old: "# ", New: pick(w, disguisedContents) + "# "}}
+	switch w.random.IntN(5) {
+	case 0:
+		op = moved(from.path, c.path)
+	case 1:
+		op = copied(from.path, c.path)
+	case 2:
+		op = with(copied(from.path, c.path), edits...)
+	case 3:
+		op = edited(from.path, edits...)
+	default:
+		op = engine.FileOperation{Path: c.path, Mode: c.mode, Blob: blobOf(from.content)}
+	}
+	return op, true
+}
+
 // write makes one write and reports whether it was accepted.
 func (w *apiWriter) write() bool {
 	actor := acme
@@ -129,11 +152,16 @@ func (w *apiWriter) write() bool {
 	}
 	request := engine.UploadRequest{Target: w.target(), Details: w.details()}
 	var contents []string
-	for i := range 1 + w.random.IntN(3) {
+	for range 1 + w.random.IntN(3) {
 		c := w.file()
+		if op, ok := w.taken(&c); ok {
+			request.Operations = append(request.Operations, op)
+			continue
+		}
 		contents = append(contents, c.content)
+		w.written = append(w.written, c)
 		request.Operations = append(request.Operations,
-			engine.FileOperation{Path: c.path, Mode: c.mode, ContentID: fmt.Sprint(i)})
+			engine.FileOperation{Path: c.path, Mode: c.mode, ContentID: fmt.Sprint(len(contents) - 1)})
 	}
 	u, err := w.repo.NewUpload(w.ctx, actor, request)
 	if err != nil {

@@ -157,6 +157,31 @@ func (r *Repository) expected(
 	return object.ZeroID, err
 }
 
+// rehearse calls work with the tree that a commit to the target would build on now, outside of the
+// repository's turn, and with objects as the pool is now.
+func (r *Repository) rehearse(
+	ctx context.Context, actor *Actor, target *CommitTarget, objects *odb.Quarantine,
+	work func(ctx context.Context, base object.ID) error,
+) error {
+	names, err := r.host.names.SnapshotWith(ctx, r.record.ID, objects.ReadAhead, target.stored())
+	if err != nil {
+		return err
+	}
+	defer names.Close()
+	parent, err := r.expected(ctx, actor, names, target)
+	if err != nil {
+		return err
+	}
+	if err := objects.Refresh(ctx); err != nil {
+		return fmt.Errorf("refresh objects: %w", err)
+	}
+	base, err := treeOf(ctx, objects.View().Linked(), parent)
+	if err != nil {
+		return err
+	}
+	return work(ctx, base)
+}
+
 // expect compares a tip with the expectation.
 func (t *CommitTarget) expect(branch string, tip object.ID) error {
 	if t.Expected == nil || *t.Expected == tip {

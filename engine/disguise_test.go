@@ -119,7 +119,26 @@ func applyPatch(
 	return u.Finish(ctx)
 }
 
-// TestDisguisesAreJudgedAsByGit checks that commits of files and patches are refused whenever git
+// takeUnder commits a file under a plain name first, and then an operation that gives it its name.
+func takeUnder(repo *engine.Repository, target engine.CommitTarget, c *change, op engine.FileOperation) error {
+	plain := change{path: "plain", content: c.content, mode: c.mode}
+	switch {
+	case c.mode.IsGitlink() && op.Source == nil, c.mode.IsGitlink() && len(op.Source.Edits) > 0: // not of blobs
+		_, err := upload(repo, acme, target, *c)
+		return err
+	case op.Source != nil && len(op.Source.Edits) > 0:
+		plain.content = "plain"
+	}
+	if _, err := upload(repo, acme, target, plain); err != nil {
+		return err
+	}
+	target.Base = ""
+	_, err := operate(repo, acme, target, nil, op)
+	return err
+}
+
+// TestDisguisesAreJudgedAsByGit checks that commits of files and patches, and operations that give
+// a stored file another name, are refused whenever git
 // fsck --strict objects to their result, for a reason that names the path, and that git accepts all
 // others.
 func TestDisguisesAreJudgedAsByGit(t *testing.T) {
@@ -142,13 +161,32 @@ func TestDisguisesAreJudgedAsByGit(t *testing.T) {
 			return err
 		},
 	}
+	taking := map[string]func(c *change) engine.FileOperation{
+		"move": func(c *change) engine.FileOperation { return moved("plain", c.path) },
+		"copy": func(c *change) engine.FileOperation { return copied("plain", c.path) },
+		"stored": func(c *change) engine.FileOperation {
+			return engine.FileOperation{Path: c.path, Mode: c.mode, Blob: blobOf(c.content)}
+		},
+		"edit": func(c *change) engine.FileOperation {
+			return with(moved("plain", c.path), commit.Edit{Old: "plain", New: c.content})
+		},
+	}
+	for name, take := range taking {
+		writes[name] = func(repo *engine.Repository, target engine.CommitTarget, c *change) error {
+			return takeUnder(repo, target, c, take(c))
+		}
+	}
 	for name, write := range writes {
 		repo := enginetest.Create(t, host, name)
 		if _, err := upload(repo, acme, main, change{path: "seed"}); err != nil {
 			t.Fatal(err)
 		}
+		step := 1
+		if taking[name] != nil { // these build on what a commit does
+			step = 4
+		}
 		refused := 0
-		for i := range cases {
+		for i := 0; i < len(cases); i += step {
 			c := &cases[i]
 			var want []string
 			for _, id := range c.objects {
@@ -173,10 +211,10 @@ func TestDisguisesAreJudgedAsByGit(t *testing.T) {
 				t.Errorf("%s of %q: %v, git has %q", name, c.path, err, want)
 			}
 		}
-		if refused < len(cases)/4 {
-			t.Errorf("%s: only %d of %d cases were refused", name, refused, len(cases))
+		if refused < len(cases)/4/step {
+			t.Errorf("%s: only %d of %d cases were refused", name, refused, len(cases)/step)
 		}
-		t.Logf("%s: %d of %d cases refused", name, refused, len(cases))
+		t.Logf("%s: %d of %d cases refused", name, refused, len(cases)/step)
 		fsckWithGit(t, repo)
 	}
 	keep(t, host, engine.MaintainOptions{All: true})

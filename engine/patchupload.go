@@ -165,24 +165,7 @@ func (u *PatchUpload) isBlank() bool {
 // rehearse applies the patch to the current tip, outside of the repository's turn. It leaves
 // failures to the transaction.
 func (u *PatchUpload) rehearse(ctx context.Context) {
-	target := &u.request.Target
-	names, err := u.repo.host.names.SnapshotWith(ctx, u.repo.record.ID, u.objects.ReadAhead, target.stored())
-	if err != nil {
-		return
-	}
-	defer names.Close()
-	parent, err := u.repo.expected(ctx, &u.actor, names, target)
-	if err != nil {
-		return
-	}
-	if err := u.objects.Refresh(ctx); err != nil {
-		return
-	}
-	base, err := treeOf(ctx, u.objects.View().Linked(), parent)
-	if err != nil {
-		return
-	}
-	_ = u.apply(ctx, base)
+	_ = u.repo.rehearse(ctx, &u.actor, &u.request.Target, u.objects, u.apply)
 }
 
 // apply computes the result of the patch on the tree base.

@@ -8,11 +8,13 @@ import (
 
 	"packhorse/engine/commit"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/space"
 	"packhorse/pack/object"
 )
 
-// FileOperation writes or deletes one path of an API commit.
+// FileOperation writes or deletes one path of an API commit. What is written is a content that
+// follows, unless Blob or Source say otherwise.
 type FileOperation struct {
 	Path   string
 	Delete bool
@@ -20,6 +22,15 @@ type FileOperation struct {
 	Mode object.Mode
 	// ContentID names the content that [Upload.Chunk] brings; several operations may share one.
 	ContentID string
+	// Blob is a blob of the repository, zero for none.
+	Blob object.ID
+	// Source is what the tree before the commit has, nil for nothing.
+	Source *commit.Source
+}
+
+// needsContent reports whether a content has to follow.
+func (op *FileOperation) needsContent() bool {
+	return !op.Delete && op.Source == nil && op.Blob.IsZero()
 }
 
 // UploadRequest describes a commit whose contents follow.
@@ -58,7 +69,8 @@ type content struct {
 // NewUpload begins an API commit. It refuses at once a request that is bound to fail, unless an
 // idempotency key may have to replay an earlier success.
 //
-// Errors: [ErrInvalid], commit.ErrInvalid, [ErrNotFound], [ErrStale], [ErrTooLarge].
+// Errors: [ErrInvalid], commit.ErrInvalid, commit.ErrTooLarge, [ErrNotFound], [ErrStale],
+// [ErrTooLarge].
 func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadRequest) (*Upload, error) {
 	if err := errors.Join(request.Target.check(), request.Details.check()); err != nil {
 		return nil, err
@@ -80,12 +92,29 @@ func (r *Repository) NewUpload(ctx context.Context, actor Actor, request UploadR
 	if err == nil {
 		err = u.plan.Locate(ctx, u.view.Linked(), tree)
 	}
+	if err == nil {
+		err = u.checkBlobs(ctx)
+	}
 	if err != nil {
 		u.Close()
 		return nil, err
 	}
 	return u, nil
 }
+
+// checkBlobs checks the blobs that the request names. A fork may have to wait until it is known
+// what it can read, which the transaction then does not. It leaves refusals to the transaction
+// where an idempotency key may replay an earlier success.
+func (u *Upload) checkBlobs(ctx context.Context) error {
+	err := u.plan.CheckAsked(ctx, u.view)
+	if u.actor.Receipt != nil && (errors.Is(err, commit.ErrInvalid) || errors.Is(err, commit.ErrTooLarge)) {
+		return nil
+	}
+	return err
+}
+
+// EditCountMax bounds the edits of an API commit.
+const EditCountMax = 10_000
 
 // OperationCountMax returns the limit of file operations in an API commit.
 func (h *Host) OperationCountMax() int { return h.limits.OperationCountMax }
@@ -101,8 +130,10 @@ func (u *Upload) arrange() error {
 	}
 	operations := make([]commit.Operation, len(u.request.Operations))
 	for i, op := range u.request.Operations {
-		operations[i] = commit.Operation{Path: op.Path, Delete: op.Delete, Mode: op.Mode}
-		if op.Delete {
+		operations[i] = commit.Operation{
+			Path: op.Path, Delete: op.Delete, Mode: op.Mode, Content: op.Blob, Asked: !op.Blob.IsZero(), Source: op.Source,
+		}
+		if !op.needsContent() {
 			continue
 		}
 		if op.ContentID == "" {
@@ -264,18 +295,31 @@ func (u *Upload) finish(c *content, id object.ID) {
 // has one, is complete by now.
 //
 // Errors: [ErrInvalid] when a content is missing or an operation does not fit the tree,
-// commit.ErrInvalid, [ErrNotFound], [ErrStale], refs.ErrDenied, refs.ErrBusy,
-// refs.ErrReceiptMismatch.
+// commit.ErrInvalid, commit.ErrEdit, commit.ErrTooLarge, [ErrNotFound], [ErrStale], refs.ErrDenied,
+// refs.ErrBusy, refs.ErrReceiptMismatch.
 func (u *Upload) Finish(ctx context.Context) (CommitResult, error) {
 	for i, op := range u.request.Operations {
-		if !op.Delete && !u.contents[op.ContentID].done {
+		if op.needsContent() && !u.contents[op.ContentID].done {
 			return CommitResult{}, invalid("files[%d]: the content of %q, content_id %q, has not ended", i, op.Path,
 				op.ContentID)
 		}
+	}
+	blobs := u.blobs
+	if edited := u.plan.EditedCount(); edited > 0 {
+		blobs += edited
+		u.rehearse(ctx)
 	}
 	build := func(ctx context.Context, base object.ID) (object.ID, error) {
 		return u.plan.Apply(ctx, u.objects, base)
 	}
 	return u.repo.commitTo(ctx, &u.actor, "commit-pack", &u.request.Target, &u.request.Details, u.objects,
-		func() int { return u.blobs }, build)
+		func() int { return blobs }, build)
+}
+
+// rehearse edits the files of the current tip, outside of the repository's turn. It leaves failures
+// to the transaction.
+func (u *Upload) rehearse(ctx context.Context) {
+	_ = u.repo.rehearse(ctx, &u.actor, &u.request.Target, u.objects, func(ctx context.Context, base object.ID) error {
+		return fair.Do(ctx, func(ctx context.Context) error { return u.plan.Prepare(ctx, u.objects, base) })
+	})
 }

@@ -140,6 +140,8 @@ var table = []row{
 	{kind: signature.ErrInvalid, status: http.StatusForbidden},
 	{kind: signature.ErrKey, status: http.StatusInternalServerError, message: internal},
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest},
+	{kind: commit.ErrEdit, status: http.StatusConflict, fields: failedEdit},
+	{kind: commit.ErrTooLarge, status: http.StatusRequestEntityTooLarge},
 	{kind: diff.ErrTooDeep, status: http.StatusRequestEntityTooLarge},
 	{kind: pathspec.ErrInvalid, status: http.StatusBadRequest},
 	{kind: pathspec.ErrDepth, status: http.StatusRequestEntityTooLarge},
@@ -270,6 +272,16 @@ func exceeded(err error) map[string]any {
 		return nil
 	}
 	return map[string]any{"quota": map[string]any{"of": e.Of, "quota_bytes": e.Max, "used_bytes": e.Used}}
+}
+
+func failedEdit(err error) map[string]any {
+	e, ok := errors.AsType[*commit.EditError](err)
+	if !ok {
+		return nil
+	}
+	return map[string]any{"edit": map[string]any{
+		"path": e.Path, "index": e.Index, "found": e.Found, "expected": e.Expected, "overlaps": e.Overlaps,
+	}}
 }
 
 func oldest(err error) map[string]any {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"packhorse/odb"
 	"packhorse/pack/object"
@@ -78,12 +79,12 @@ func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
 // git does.
 //
 // It is an [InvalidError] when a path to delete does not exist, or when content that is to keep an
-// existing mode does not fit it, and an [odb.RefusedFileError] when git refuses a content under its
-// name. Deletions apply to base, and writes are done after them. Trees of an earlier Apply of the
-// same plan stay in q.
+// existing mode does not fit it, an [odb.RefusedFileError] when git refuses a content under its
+// name, or an error of [Plan.Prepare]. Deletions and moves apply to base, and writes are done after
+// them. Trees of an earlier Apply of the same plan stay in q.
 func (p *Plan) Apply(ctx context.Context, q *odb.Quarantine, base object.ID) (object.ID, error) {
 	v := q.View().Linked()
-	if err := p.Locate(ctx, v, base); err != nil {
+	if err := p.Prepare(ctx, q, base); err != nil {
 		return object.ZeroID, err
 	}
 	id, err := p.root.apply(ctx, q, v, base, false)
@@ -110,6 +111,9 @@ func (n *node) apply(
 		s.data = nil
 	}
 	for _, child := range n.children {
+		if !child.changes { // it is where something comes from
+			continue
+		}
 		entry, err := child.entry(ctx, q, v, cleared)
 		if err != nil {
 			return object.ZeroID, odb.InFolder(child.name, err)
@@ -137,25 +141,36 @@ func (n *node) entry(ctx context.Context, q *odb.Quarantine, v *odb.View, cleare
 		return nothing, &InvalidError{Path: n.remove.Path, Reason: "is to be deleted and does not exist"}
 	}
 	if n.write != nil {
-		if n.write.Mode == 0 && n.met.mode.IsGitlink() {
-			return nothing, &InvalidError{
-				Path: n.write.Path, Reason: "is a submodule: state its mode 160000, or the mode of the file that replaces it",
-			}
-		}
-		return object.TreeEntry{Name: n.name, Mode: cmp.Or(n.write.Mode, n.keptMode()), ID: n.write.Content}, nil
+		return n.written()
 	}
-	if len(n.children) == 0 {
+	if !slices.ContainsFunc(n.children, func(child *node) bool { return child.changes }) {
 		return nothing, nil
 	}
 	var base object.ID
 	if n.met.mode.IsTree() {
 		base = n.met.id
 	}
-	id, err := n.apply(ctx, q, v, base, cleared || n.remove != nil)
+	id, err := n.apply(ctx, q, v, base, cleared || n.remove != nil || n.taken != nil)
 	if err != nil {
 		return nothing, err
 	}
 	return object.TreeEntry{Name: n.name, Mode: object.ModeTree, ID: id}, nil
+}
+
+// written returns the entry that the operation writes.
+func (n *node) written() (object.TreeEntry, error) {
+	entry := object.TreeEntry{Name: n.name, Mode: n.write.Mode, ID: n.write.Content}
+	switch {
+	case n.origin != nil:
+		entry.Mode, entry.ID = cmp.Or(n.write.Mode, n.origin.mode), n.origin.id
+	case entry.Mode == 0 && n.met.mode.IsGitlink():
+		return object.TreeEntry{}, &InvalidError{
+			Path: n.write.Path, Reason: "is a submodule: state its mode 160000, or the mode of the file that replaces it",
+		}
+	case entry.Mode == 0:
+		entry.Mode = n.keptMode()
+	}
+	return entry, nil
 }
 
 // keptMode is the mode of content that was written without one.

@@ -4,7 +4,12 @@
 // the content of the new commit. Start at [NewPlan], which checks operations among themselves;
 // [Plan.Apply] then builds the new root tree over a base, opening only the folders that an
 // operation names; [Build] writes the commit. The package knows objects and IDs, but no refs: the
-// caller chooses the base and moves the branch.
+// caller chooses the base and moves the branch. The map, by file:
+//
+//	plan            operations arranged by folder
+//	apply, splice   the trees that they make of a base
+//	origin, edit    what paths get from the base; exact text that is replaced
+//	build           commits
 package commit
 
 import (
@@ -38,17 +43,33 @@ const (
 	componentMax = 255
 )
 
-// Operation writes or deletes one path.
+// Operation writes or deletes one path. All that it says of the base is said of the base as it is
+// before the first operation.
 type Operation struct {
 	// Path is relative to the repository's root; leading slashes are ignored.
 	Path string
 	// Delete removes the file or the folder at Path; the other fields are ignored.
 	Delete bool
-	// Mode is the mode to write, or zero: an existing file then keeps its own and a new one is a plain
-	// file.
+	// Mode is the mode to write, or zero: an existing file then keeps its own, a new one is a plain
+	// file, and what has a Source has the mode that it has there.
 	Mode object.Mode
 	// Content is the blob, or for a gitlink the commit, for Path.
 	Content object.ID
+	// Asked says that Content is an ID that a client has sent. It must be that of a blob that may be
+	// read.
+	Asked bool
+	// Source is what Path gets from the base instead of Content; nil for nothing.
+	Source *Source
+}
+
+// Source is what an operation takes from the base.
+type Source struct {
+	// From is the path of a file or a folder, "" for the file at the path of the operation itself.
+	From string
+	// Move says that it is gone from there, unless another operation writes From.
+	Move bool
+	// Edits change it on its way; it is a file then.
+	Edits []Edit
 }
 
 // Plan is a set of operations that do not contradict each other, arranged by folder.
@@ -71,7 +92,10 @@ type node struct {
 	children []*node
 	byName   map[string]*node // the children, when they are many
 	write    *Operation
+	origin   *origin // of what is written, if the base has it; nil otherwise
 	remove   *Operation
+	taken    *Operation // moves away what the base has here
+	changes  bool       // an operation changes this path or one below it
 	met      met
 }
 
@@ -125,7 +149,41 @@ func (p *Plan) SetContent(index int, id object.ID) { p.ops[index].Content = id }
 
 func (p *Plan) place(op *Operation) (*node, error) {
 	invalid := func(reason string) error { return &InvalidError{Path: op.Path, Reason: reason} }
-	path := strings.TrimLeft(op.Path, "/")
+	last := object.ModeTree
+	if !op.Delete {
+		last = op.Mode
+	}
+	n, err := p.walk(op.Path, last, func(n *node) error {
+		n.changes = true
+		if n.write != nil {
+			return invalid(fmt.Sprintf("lies below %q, which is written as a file", n.write.Path))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.changes = true
+	if n.write != nil || n.remove != nil || op.Delete && n.taken != nil {
+		return nil, invalid("is given twice")
+	}
+	if op.Delete {
+		n.remove = op
+		return n, nil
+	}
+	if below := n.writtenBelow(); below != "" {
+		return nil, invalid(fmt.Sprintf("is written as a file, and %q lies below it", below))
+	}
+	n.write = op
+	n.origin, err = p.originOf(op, n)
+	return n, err
+}
+
+// walk returns the node of a path, whose last component gets a mode, and calls through with the
+// folders on the way.
+func (p *Plan) walk(given string, last object.Mode, through func(n *node) error) (*node, error) {
+	invalid := func(reason string) error { return &InvalidError{Path: given, Reason: reason} }
+	path := strings.TrimLeft(given, "/")
 	switch {
 	case path == "":
 		return nil, invalid("is empty")
@@ -134,14 +192,14 @@ func (p *Plan) place(op *Operation) (*node, error) {
 	}
 	n := p.root
 	for rest, more := path, true; more; {
-		if n.write != nil {
-			return nil, invalid(fmt.Sprintf("lies below %q, which is written as a file", n.write.Path))
+		if err := through(n); err != nil {
+			return nil, err
 		}
 		var name string
 		name, rest, more = strings.Cut(rest, "/")
 		mode := object.ModeTree
-		if !more && !op.Delete {
-			mode = op.Mode
+		if !more {
+			mode = last
 		}
 		if reason := checkComponent(name, mode); reason != "" {
 			return nil, invalid(reason)
@@ -153,17 +211,6 @@ func (p *Plan) place(op *Operation) (*node, error) {
 		}
 		n = child
 	}
-	if n.write != nil || (op.Delete && n.remove != nil) || (!op.Delete && n.remove != nil) {
-		return nil, invalid("is given twice")
-	}
-	if op.Delete {
-		n.remove = op
-		return n, nil
-	}
-	if below := n.writtenBelow(); below != "" {
-		return nil, invalid(fmt.Sprintf("is written as a file, and %q lies below it", below))
-	}
-	n.write = op
 	return n, nil
 }
 

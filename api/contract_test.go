@@ -95,6 +95,18 @@ func contracts() []clientCall {
 			nil,
 		},
 		{
+			"POST /{n}/commit-pack",
+			`{"metadata":{"target_branch":"draft","target_is_ephemeral":true,"commit_message":"m",` + person + `,"files":[` +
+				`{"path":"i","operation":"move","from":"h"},{"path":"j","operation":"copy","from":"h"},` +
+				`{"path":"k","blob_sha":"` + oldBlob + `"},` +
+				`{"path":"f","operation":"edit","edits":[{"old":"nowhere","new":"there","count":2}]}]}}` + "\n", 409,
+			map[string]string{
+				"edit.path": "f", "edit.index": "0", "edit.found": "0", "edit.expected": "2", "edit.overlaps": "false",
+				"result.status": "conflict",
+			},
+			nil,
+		},
+		{
 			"POST /{n}/diff-commit",
 			`{"metadata":{"commit_message":"m",` + person + `,"target_branch":"topic","expected_target_sha":"$SECOND"}}` +
 				chunk("diff_chunk", patch), 201, result,

@@ -173,6 +173,24 @@ func TestMCPTools(t *testing.T) {
 			"target_branch": "main", "commit_message": "less", "author": author,
 			"files": []any{map[string]any{"path": "empty", "delete": true}},
 		}, `"success":true`},
+		{"commit", map[string]any{
+			"target_branch": "main", "commit_message": "edit", "author": author,
+			"files": []any{
+				map[string]any{"path": "f", "edits": []any{map[string]any{"old": "2\n", "new": "3\n"}, map[string]any{"old": "\n", "new": "\n", "count": 2}}},
+				map[string]any{"path": "moved", "move_from": "dir/bytes"},
+				map[string]any{"path": "copied", "copy_from": "f", "edits": []any{map[string]any{"old": "1\n2", "new": "2\n2"}}},
+			},
+		}, `"blob_count":2`},
+		{"read_file", map[string]any{"path": "f", "ref": "main"}, "1\n3\n"},
+		{"read_file", map[string]any{"path": "copied", "ref": "main"}, "2\n2\n"},
+		{"commit", map[string]any{
+			"target_branch": "main", "commit_message": "as before", "author": author,
+			"files": []any{
+				map[string]any{"path": "f", "text": "1\n2\n"},
+				map[string]any{"path": "dir/bytes", "move_from": "moved"},
+				map[string]any{"path": "copied", "delete": true},
+			},
+		}, `"success":true`},
 	} {
 		if r := use(t, s, one.tool, one.arguments); r.IsError || !strings.Contains(said(r), one.want) {
 			t.Fatalf("%s: %s", one.tool, said(r))
@@ -373,9 +391,14 @@ func TestMCPRefusals(t *testing.T) {
 		"type of an array":  {all, "diff", map[string]any{"sha": "x", "paths": "f"}, `"paths": expected an array of strings`},
 		"value":             {all, "merge", map[string]any{"source_branch": "a", "target_branch": "b", "strategy": "rebase"}, "expected one of merge, ff_only, ff_prefer"},
 		"two contents":      {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": "", "base64": ""}}}), "exclude each other"},
-		"no content":        {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f"}}}), "expected one of text, base64 and delete"},
-		"null content":      {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": nil}}}), "expected one of text, base64 and delete"},
-		"content, removed":  {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": "", "delete": true}}}), "expected one of text, base64 and delete"},
+		"no content":        {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f"}}}), "expected one of text, base64, edits"},
+		"null content":      {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": nil}}}), "expected one of text, base64, edits"},
+		"content, removed":  {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": "", "delete": true}}}), "expected one of text, base64, edits"},
+		"two sources":       {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "move_from": "a", "copy_from": "b"}}}), "expected one of text, base64, edits"},
+		"edit of a content": {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": "a", "edits": []any{}}}}), "expected one of text, base64, edits"},
+		"edit of nothing":   {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "edits": []any{map[string]any{"new": "a"}}}}}), `"[0].old" is required`},
+		"guard of an edit":  {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "edits": []any{map[string]any{"old": "a", "new": "b", "counts": 2}}}}}), `"[0].counts" is not known`},
+		"edit not there":    {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "edits": []any{map[string]any{"old": "nowhere", "new": "b"}}}}}), "409 Conflict"},
 		"not base64":        {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "base64": "A"}}}), "padded base64"},
 		"no files":          {all, "commit", change(map[string]any{"files": []any{}}), "400 Bad Request"},
 		"path":              {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": ".git/x", "text": ""}}}), "400 Bad Request"},

@@ -165,6 +165,18 @@ func commitOf(path, metadata, content string) string {
 		base64.StdEncoding.EncodeToString([]byte(content)))
 }
 
+// oldBlob is what the root commit of a history has at f: "1".
+const oldBlob = "d00491fd7e5bb6fa28c517a0bb32b8b506539d4d"
+
+// operated is a commit-pack of a file operation that needs no content.
+func operated(operation string) func(a *act) reply {
+	return func(a *act) reply {
+		a.t.Helper()
+		return a.lines("POST "+v1+"/commit-pack",
+			`{"metadata":{"target_branch":"bound/t","commit_message":"m",`+author+`,"files":[`+operation+`]}}`)
+	}
+}
+
 // diffCommit is a diff-commit of one file.
 func diffCommit(metadata string) string {
 	return fmt.Sprintf("{\"metadata\":{%s,\"commit_message\":\"m\",%s}}\n{\"diff_chunk\":{\"data\":%q,\"eof\":true}}\n",
@@ -308,6 +320,14 @@ var ways = map[string]way{
 		return a.lines("POST "+v1+"/commit-pack",
 			commitPack(`"target_branch":"bound/n","ephemeral":true,`+a.branch("base_branch", "ephemeral_base"), "1"))
 	}},
+	"commit, move": {route: "POST " + v1 + "/commit-pack", once: true, do: operated(
+		`{"path":"new","operation":"move","from":"f"}`)},
+	"commit, copy": {route: "POST " + v1 + "/commit-pack", once: true, do: operated(
+		`{"path":"new","operation":"copy","from":"f"}`)},
+	"commit, edit": {route: "POST " + v1 + "/commit-pack", once: true, do: operated(
+		`{"path":"f","operation":"edit","edits":[{"old":"2","new":"3"}]}`)},
+	"commit, stored blob": {route: "POST " + v1 + "/commit-pack", once: true, do: operated(
+		`{"path":"new","blob_sha":"` + oldBlob + `"}`)},
 	"commit of nothing, new branch": {route: "POST " + v1 + "/commit-pack", branch: true, do: func(a *act) reply {
 		return a.lines("POST "+v1+"/commit-pack",
 			commitOf("f", `"target_branch":"bound/n","allow_empty":false,`+a.branch("base_branch", "ephemeral_base"), "2\n"))

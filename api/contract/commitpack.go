@@ -53,12 +53,23 @@ type PackMetadata struct {
 	Files []FileOperation `json:"files" schema:"required,min=1,max=100000"`
 }
 
-// FileOperation is a file to write, or a path to delete.
+// FileOperation is a file to write, or a path to delete. What it says of the tree is said of the
+// tree before the commit.
 type FileOperation struct {
-	Path      string `json:"path" schema:"required" jsonschema:"relative to the root; leading slashes are ignored"`
-	Operation string `json:"operation" schema:"enum=upsert|delete,default=upsert"`
-	ContentID string `json:"content_id" jsonschema:"the content to write; required for upsert"`
-	Mode      string `json:"mode" schema:"enum=100644|100755|120000|160000" jsonschema:"an existing file keeps its mode without it, a new file gets 100644"`
+	Path      string     `json:"path" schema:"required" jsonschema:"relative to the root; leading slashes are ignored"`
+	Operation string     `json:"operation" schema:"enum=upsert|delete|move|copy|edit,default=upsert"`
+	ContentID string     `json:"content_id" jsonschema:"of upsert: the content to write"`
+	BlobSHA   string     `json:"blob_sha" schema:"ObjectID" jsonschema:"of upsert, in place of content_id: a blob that this repository has"`
+	From      string     `json:"from" jsonschema:"of move and copy, required: the file or folder that path gets, with its mode"`
+	Edits     []FileEdit `json:"edits" schema:"min=1,max=10000" jsonschema:"required for edit, possible for move and copy: applied in order"`
+	Mode      string     `json:"mode" schema:"enum=100644|100755|120000|160000" jsonschema:"of upsert and edit: an existing file keeps its mode without it, a new file gets 100644"`
+}
+
+// FileEdit replaces exact text in a file.
+type FileEdit struct {
+	Old   string `json:"old" schema:"required,min=1" jsonschema:"the text to replace"`
+	New   string `json:"new" schema:"required" jsonschema:"what takes its place"`
+	Count int    `json:"count" schema:"min=1,default=1" jsonschema:"how often old must be there; all places are replaced, or 409"`
 }
 
 // BlobChunk is a part of a content.
@@ -118,6 +129,16 @@ type CommitError struct {
 	Failure
 	Result RefResult    `json:"result"`
 	Quota  *PassedQuota `json:"quota,omitempty" jsonschema:"with 413, if the write would pass a quota"`
+	Edit   *FailedEdit  `json:"edit,omitempty" jsonschema:"with 409, if the text of an edit is not there that often"`
+}
+
+// FailedEdit is the edit of a file that could not be made.
+type FailedEdit struct {
+	Path     string `json:"path" jsonschema:"the path of the file operation"`
+	Index    int    `json:"index" jsonschema:"which of its edits, from 0 on"`
+	Found    int    `json:"found" jsonschema:"how often old was found"`
+	Expected int    `json:"expected" jsonschema:"how often it should have been"`
+	Overlaps bool   `json:"overlaps" jsonschema:"whether places of old overlap, so that it is not clear which are meant"`
 }
 
 const (
@@ -155,14 +176,21 @@ func commitPackCalls() []call {
 				Method: http.MethodPost, ID: "commitPack", Group: writing,
 				Summary: "commits files",
 				Description: "One line with `metadata`, then lines with `blob_chunk`. A content may have any number of chunks, and chunks of " +
-					"different contents may be interleaved. Several files may use one content. Deletions are applied before writes." + commitRules,
+					"different contents may be interleaved. Several files may use one content. What is deleted, moved, copied and edited " +
+					"is that of the tree before the commit; then files are written." + commitRules,
 				Body: &openapi.Body{
 					Lines: []any{CommitPackLine{}, BlobLine{}}, Description: "NDJSON: `metadata` first.",
 					Example: `{"metadata": {"target_branch": "main", "commit_message": "Say hello", "author": {"name": "Ada", "email": "ada@example.com"}, "files": [{"path": "hello.txt", "content_id": "1"}]}}
 {"blob_chunk": {"content_id": "1", "data": "aGVsbG8K", "eof": true}}
 `,
 				},
-				Answers: answers, Errors: errors("The branch, its base, or the repository does not exist."), Error: CommitError{},
+				Answers: answers,
+				Errors: []openapi.Error{
+					fails(http.StatusNotFound, "The branch, its base, or the repository does not exist."),
+					fails(http.StatusConflict, "The branch has not the expected tip, a name conflicts with another ref, "+
+						"the text of an edit is not there that often."),
+				},
+				Error: CommitError{},
 			},
 		},
 		{

@@ -20,12 +20,12 @@ type arguments map[string]jsontext.Value
 type kind uint8
 
 const (
-	text   kind = iota
-	flag        // a boolean
-	count       // an integer
-	texts       // an array of strings
-	person      // an object with name and email
-	files       // an array of objects; see fileFields
+	text    kind = iota
+	flag         // a boolean
+	count        // an integer
+	texts        // an array of strings
+	person       // an object with name and email
+	objects      // an array of objects with the fields of
 )
 
 // field is an argument that a tool takes.
@@ -35,6 +35,7 @@ type field struct {
 	about    string
 	required bool
 	oneOf    []string // the values it may have, if only these
+	of       []field
 	// to is the name that the API has for it, name by default. In a body it is a path with dots; an
 	// argument with a prefix "header:" becomes a header.
 	to string
@@ -116,7 +117,7 @@ func checkItems(value jsontext.Value) error {
 
 // check checks the type of a value.
 func (f *field) check(value jsontext.Value) error {
-	if f.kind == texts || f.kind == files {
+	if f.kind == texts || f.kind == objects {
 		if err := checkItems(value); err != nil {
 			return err
 		}
@@ -146,13 +147,13 @@ func (f *field) check(value jsontext.Value) error {
 		}
 		expected = `an object {"name": "...", "email": "..."}`
 		err = json.Unmarshal(value, &p, json.RejectUnknownMembers(true))
-	case files:
+	case objects:
 		var all []arguments
 		if expected, err = "an array of objects", json.Unmarshal(value, &all); err != nil {
 			break
 		}
 		for i, one := range all {
-			if err := one.check(fileFields, fmt.Sprintf("[%d].", i)); err != nil {
+			if err := one.check(f.of, fmt.Sprintf("[%d].", i)); err != nil {
 				return err
 			}
 		}
@@ -286,8 +287,8 @@ func (f *field) schema() *schema {
 		s = &schema{Type: "array", Items: &schema{Type: "string"}}
 	case person:
 		s = objectSchema(personFields)
-	case files:
-		s = &schema{Type: "array", Items: objectSchema(fileFields)}
+	case objects:
+		s = &schema{Type: "array", Items: objectSchema(f.of)}
 	default:
 		s = &schema{Type: "string", Enum: f.oneOf}
 	}

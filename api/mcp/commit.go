@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"encoding/base64"
+	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -37,30 +39,56 @@ func commit(d *Door, x exchange.Exchange, t *tool, given arguments) (*toolResult
 	var chunks []line
 	for i, change := range changes {
 		change.dropNulls()
-		remove := string(change["delete"]) == "true"
-		told := line{"path": change["path"]}
-		if mode, ok := change["mode"]; ok {
-			told["mode"] = mode
-		}
-		data, given, err := content64(change, "text", "base64")
+		chunk, err := change.file(&listed[i], strconv.Itoa(i))
 		if err != nil {
-			return nil, wrongArgument("argument %q: [%d].%v", "files", i, err)
+			return nil, wrongArgument("argument %q: [%d]%v", "files", i, err)
 		}
-		switch {
-		case remove == given:
-			return nil, wrongArgument("argument %q: [%d]: expected one of text, base64 and delete", "files", i)
-		case remove:
-			told["operation"] = "delete"
-		default:
-			id := strconv.Itoa(i)
-			told["content_id"] = id
-			chunks = append(chunks, line{"blob_chunk": line{"content_id": id, "data": data, "eof": true}})
+		if chunk != nil {
+			chunks = append(chunks, chunk)
 		}
-		listed[i] = told
 	}
 	metadata := given.body(t.fields)
 	metadata["files"] = listed
 	return d.stream(x, t, given, metadata, chunks)
+}
+
+// file says what to do with a file, and returns the chunk with its content, if it has one, under
+// id.
+func (a arguments) file(told *line, id string) (chunk line, err error) {
+	*told = line{"path": a["path"]}
+	if mode, ok := a["mode"]; ok {
+		(*told)["mode"] = mode
+	}
+	data, written, err := content64(a, "text", "base64")
+	if err != nil {
+		return nil, fmt.Errorf(".%w", err)
+	}
+	var ways []string
+	if written {
+		(*told)["content_id"] = id
+		chunk = line{"blob_chunk": line{"content_id": id, "data": data, "eof": true}}
+		ways = append(ways, "upsert")
+	}
+	if string(a["delete"]) == "true" {
+		ways = append(ways, "delete")
+	}
+	for name, way := range map[string]string{"move_from": "move", "copy_from": "copy"} {
+		if from, ok := a[name]; ok {
+			(*told)["from"] = from
+			ways = append(ways, way)
+		}
+	}
+	if edits, ok := a["edits"]; ok {
+		(*told)["edits"] = edits
+		if (*told)["from"] == nil {
+			ways = append(ways, "edit")
+		}
+	}
+	if len(ways) != 1 {
+		return nil, errors.New(": expected one of text, base64, edits, move_from, copy_from and delete")
+	}
+	(*told)["operation"] = ways[0]
+	return chunk, nil
 }
 
 func applyPatch(d *Door, x exchange.Exchange, t *tool, given arguments) (*toolResult, error) {

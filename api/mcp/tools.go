@@ -58,11 +58,24 @@ var fileFields = []field{
 	{name: "path", required: true, about: "relative to the root of the repository"},
 	{name: "text", about: "the whole new content, as text"},
 	{name: "base64", about: "the whole new content, of bytes that are no text"},
+	{
+		name: "edits", kind: objects, of: editFields,
+		about: "exact texts to replace in the file as it is, one after the other; all fail if one does",
+	},
+	{name: "move_from", about: "the file or folder that path gets, and that is gone from there; edits may change it on the way"},
+	{name: "copy_from", about: "the file or folder that path gets, too; edits may change it on the way"},
 	{name: "delete", kind: flag, about: "true removes the file or the folder"},
 	{
 		name: "mode", oneOf: []string{"100644", "100755", "120000", "160000"},
 		about: "file, executable file, symbolic link or submodule; without it an existing file keeps its mode",
 	},
+}
+
+// editFields are those of an edit of a file.
+var editFields = []field{
+	{name: "old", required: true, about: "the text to replace, byte for byte, with as many lines around as make it unique"},
+	{name: "new", required: true, about: "what takes its place"},
+	{name: "count", kind: count, about: "how often old is in the file, to replace it everywhere: once without it"},
 }
 
 func with(fields []field, more ...field) []field {
@@ -212,10 +225,11 @@ var tools = []tool{
 	},
 	{
 		name: "commit", title: "Commit files", method: http.MethodPost, path: base + "/repos/commit-pack", writes: true,
-		about: "Adds one commit to a branch: it writes whole files and deletes files. All other files stay as they are.",
+		about: "Adds one commit to a branch: it writes, edits, moves, copies and deletes files. All other files stay as they are. " +
+			"edits, move_from and copy_from speak of the files before the commit.",
 		fields: with(commitFields, field{
-			name: "files", kind: files, required: true, own: true,
-			about: "each with a path and one of text, base64 and delete",
+			name: "files", kind: objects, of: fileFields, required: true, own: true,
+			about: "each with a path and one of text, base64, edits, move_from, copy_from and delete",
 		}),
 		run: commit,
 	},

@@ -9,9 +9,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
@@ -36,38 +33,6 @@ type commitMetadata struct {
 	Author            *commit.Person `json:"author"`
 	Committer         *commit.Person `json:"committer"`
 	Files             []fileMetadata `json:"files"`
-}
-
-// fileMetadata is one file operation of commit-pack.
-type fileMetadata struct {
-	Path      string `json:"path"`
-	Operation string `json:"operation"`
-	ContentID string `json:"content_id"`
-	Mode      string `json:"mode"`
-}
-
-// boundedFiles refuses a list of more than countMax file operations while it is decoded.
-func boundedFiles(countMax int) json.Options {
-	return json.WithUnmarshalers(json.UnmarshalFromFunc(func(from *jsontext.Decoder, files *[]fileMetadata) error {
-		if from.PeekKind() != '[' {
-			return errors.ErrUnsupported // of another type: the decoder says so
-		}
-		if _, err := from.ReadToken(); err != nil {
-			return err
-		}
-		for from.PeekKind() != ']' {
-			if len(*files) == countMax {
-				return &engine.LimitError{Limit: "files (--operations-max)", Max: int64(countMax)}
-			}
-			var f fileMetadata
-			if err := json.UnmarshalDecode(from, &f); err != nil {
-				return err
-			}
-			*files = append(*files, f)
-		}
-		_, err := from.ReadToken()
-		return err
-	}))
 }
 
 // CommitPack answers POST /repos/commit-pack.
@@ -108,6 +73,15 @@ func (d *Door) commitPack(
 	request, err := metadata.upload()
 	if err != nil {
 		return metadata.TargetBranch, result, err
+	}
+	size := editBytes(metadata.Files)
+	metadata.Files = nil
+	if size > lineBufferMin { // they are kept, beside the lines that follow
+		release, err := x.Reserve(x.Context(), size)
+		if err != nil {
+			return metadata.TargetBranch, result, err
+		}
+		defer release()
 	}
 	x.BodyFlows()
 	upload, err := repo.NewUpload(x.Context(), by, request)
@@ -160,7 +134,7 @@ func readMetadata(x exchange.Exchange, lines *lineReader, filesMax int) (commitM
 		}
 		defer release()
 	}
-	if err := decodeJSON(line, &first, boundedFiles(filesMax)); err != nil {
+	if err := decodeJSON(line, &first, boundedFiles(filesMax, engine.EditCountMax)); err != nil {
 		return commitMetadata{}, err
 	}
 	if first.Metadata == nil {
@@ -204,43 +178,14 @@ func (m *commitMetadata) upload() (engine.UploadRequest, error) {
 	if err != nil {
 		return request, err
 	}
-	for i, f := range m.Files {
-		op := engine.FileOperation{Path: f.Path, ContentID: f.ContentID}
-		switch f.Operation {
-		case "", "upsert":
-		case "delete":
-			op.Delete = true
-		default:
-			return request, badRequest("files[%d].operation: expected upsert or delete, got %.40q", i, f.Operation)
-		}
-		if f.Path == "" {
-			return request, badRequest("files[%d].path is required", i)
-		}
-		if op.Mode, err = modeOf(f.Mode); err != nil && !op.Delete {
-			return request, badRequest("files[%d].mode: %v", i, err)
+	for i := range m.Files {
+		op, err := m.Files[i].operation()
+		if err != nil {
+			return request, badRequest("files[%d]%v", i, err)
 		}
 		request.Operations = append(request.Operations, op)
 	}
 	return request, nil
-}
-
-var errMode = errors.New("expected 100644, 100755, 120000 or 160000")
-
-func modeOf(text string) (object.Mode, error) {
-	switch text {
-	case "":
-		return 0, nil
-	case "100644":
-		return object.ModeBlob, nil
-	case "100755":
-		return object.ModeExec, nil
-	case "120000":
-		return object.ModeSymlink, nil
-	case "160000":
-		return object.ModeGitlink, nil
-	default:
-		return 0, errMode
-	}
 }
 
 // target reads the fields that all commits have.

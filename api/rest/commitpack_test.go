@@ -96,7 +96,7 @@ func TestCommitPackRefuses(t *testing.T) {
 		"bad mode":                {whole(with(`"content_id"`, `"mode":"100600","content_id"`)), 400, "mode", "invalid"},
 		"tree mode":               {whole(with(`"content_id"`, `"mode":"040000","content_id"`)), 400, "mode", "invalid"},
 		"bad operation": {
-			whole(with(`"content_id"`, `"operation":"move","content_id"`)), 400, "operation", "invalid",
+			whole(with(`"content_id"`, `"operation":"rename","content_id"`)), 400, "files[0].operation", "invalid",
 		},
 		"path twice": {
 			whole(with(`{"path":"a","content_id":"1"}`, `{"path":"a","content_id":"1"},{"path":"/a","content_id":"1"}`)),

@@ -27,6 +27,10 @@ func keyedWrites(c *client, done []committed) []keyedWrite {
 		return newPack(`"target_branch":"main","commit_message":"m",`+author).
 			diffChunk("--- a/once\n+++ b/once\n@@ -1 +1 @@\n-1\n\\ No newline at end of file\n+"+content+"\n", true).String()
 	}
+	edit := func(old string) string {
+		return newPack(`"target_branch":"main","commit_message":"m",` + author +
+			`,"files":[{"path":"once","operation":"edit","edits":[{"old":"` + old + `","new":"3"}]}]`).String()
+	}
 	restore := func(branch string) string {
 		return fmt.Sprintf(`{"metadata":{"target_branch":%q,"target_commit_sha":%q,%s}}`, branch, done[0].Commit.SHA, author)
 	}
@@ -38,6 +42,7 @@ func keyedWrites(c *client, done []committed) []keyedWrite {
 	return []keyedWrite{
 		{"commit-pack", c.door.CommitPack, http.MethodPost, pack("1"), pack("2"), http.StatusCreated},
 		{"diff-commit", c.door.DiffCommit, http.MethodPost, diff("2"), diff("3"), http.StatusBadRequest},
+		{"edit", c.door.CommitPack, http.MethodPost, edit("2"), edit("n"), http.StatusConflict},
 		{"restore-commit", c.door.RestoreCommit, http.MethodPost, restore("main"), restore("dev"), http.StatusCreated},
 		{"create branch", c.door.CreateBranch, http.MethodPost, branch("x"), branch("y"), http.StatusConflict},
 		{"delete branch", c.door.DeleteBranch, http.MethodDelete, `{"name":"dev"}`, `{"name":"x"}`, http.StatusNotFound},
@@ -55,23 +60,24 @@ func keyedWrites(c *client, done []committed) []keyedWrite {
 func TestWritesOnce(t *testing.T) {
 	t.Parallel()
 	c, done := seeded(t)
-	for _, w := range keyedWrites(c, done) {
+	for i, w := range keyedWrites(c, done) {
+		key := fmt.Sprint("k", i)
 		send := func(body, key string) answer {
 			return c.call(w.handler, w.method, "/", strings.NewReader(body), "Content-Type", "application/x-ndjson",
 				"Idempotency-Key", key)
 		}
-		first := send(w.body, "k")
+		first := send(w.body, key)
 		sequence := first.Header.Get("X-Repo-Sequence")
 		if first.Status >= 300 || sequence == "" {
 			t.Fatalf("%s: status %d, X-Repo-Sequence %q: %s", w.name, first.Status, sequence, first.Body)
 		}
-		send(w.body, "twin").want(w.twin)
-		again := send(w.body, "k").want(first.Status)
+		send(w.body, "twin"+key).want(w.twin)
+		again := send(w.body, key).want(first.Status)
 		if string(again.Body) != string(first.Body) || again.Header.Get("X-Repo-Sequence") != sequence {
 			t.Errorf("%s: replayed %s at %s, first was %s at %s", w.name, again.Body, again.Header.Get("X-Repo-Sequence"),
 				first.Body, sequence)
 		}
-		send(w.other, "k").refused(http.StatusConflict, "idempotency key")
+		send(w.other, key).refused(http.StatusConflict, "idempotency key")
 		send(w.body, "with space").refused(http.StatusBadRequest, "Idempotency-Key")
 		send(w.body, strings.Repeat("k", 256)).refused(http.StatusBadRequest, "Idempotency-Key")
 	}

@@ -11,7 +11,8 @@
 //	blame, grep
 //	events, orgevents, eventstream           the journal of a repository, and those of an organization
 //	diff, diffstream                         diffs
-//	commitpack, diffcommit, diffchunk        commits that come as a stream of lines
+//	commitpack, fileoperation, diffcommit,   commits that come as a stream of lines
+//	diffchunk
 //	merge, mergepreview, restorecommit       commits from other commits
 //	request, guard                           queries and JSON bodies; guards
 //	aliases                                  fields that have an older name, and parts of the path

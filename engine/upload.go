@@ -298,23 +298,32 @@ func (u *Upload) finish(c *content, id object.ID) {
 // commit.ErrInvalid, commit.ErrEdit, commit.ErrTooLarge, [ErrNotFound], [ErrStale], refs.ErrDenied,
 // refs.ErrBusy, refs.ErrReceiptMismatch.
 func (u *Upload) Finish(ctx context.Context) (CommitResult, error) {
-	for i, op := range u.request.Operations {
-		if op.needsContent() && !u.contents[op.ContentID].done {
-			return CommitResult{}, invalid("files[%d]: the content of %q, content_id %q, has not ended", i, op.Path,
-				op.ContentID)
-		}
+	if err := u.ended(); err != nil {
+		return CommitResult{}, err
 	}
-	blobs := u.blobs
-	if edited := u.plan.EditedCount(); edited > 0 {
-		blobs += edited
+	if u.plan.EditedCount() > 0 {
 		u.rehearse(ctx)
 	}
-	build := func(ctx context.Context, base object.ID) (object.ID, error) {
-		return u.plan.Apply(ctx, u.objects, base)
-	}
-	return u.repo.commitTo(ctx, &u.actor, "commit-pack", &u.request.Target, &u.request.Details, u.objects,
-		func() int { return blobs }, build)
+	return u.repo.commitTo(ctx, &u.actor, "commit-pack", &u.request.Target, &u.request.Details, u.objects, u.blobCount,
+		u.build)
 }
+
+// ended says which content is missing, if one is.
+func (u *Upload) ended() error {
+	for i, op := range u.request.Operations {
+		if op.needsContent() && !u.contents[op.ContentID].done {
+			return invalid("files[%d]: the content of %q, content_id %q, has not ended", i, op.Path, op.ContentID)
+		}
+	}
+	return nil
+}
+
+// build makes the tree of the commit on the tree base.
+func (u *Upload) build(ctx context.Context, base object.ID) (object.ID, error) {
+	return u.plan.Apply(ctx, u.objects, base)
+}
+
+func (u *Upload) blobCount() int { return u.blobs + u.plan.EditedCount() }
 
 // rehearse edits the files of the current tip, outside of the repository's turn. It leaves failures
 // to the transaction.

@@ -3,6 +3,7 @@ package refs
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"packhorse/pack/object"
 )
@@ -41,6 +42,11 @@ var (
 	// ErrTrimmed means that the journal no longer reaches back as far as asked; the error is a
 	// [TrimmedError].
 	ErrTrimmed = errors.New("refs: journal has been trimmed")
+	// ErrBeforeCreation means that a repository did not exist yet at a moment; the error is a
+	// [BeforeCreationError].
+	ErrBeforeCreation = errors.New("refs: the repository did not exist yet")
+	// ErrFuture means that a repository has not reached a sequence; the error is a [FutureError].
+	ErrFuture = errors.New("refs: the sequence is to come")
 	// ErrInvalidJournalCursor means that a text is no position in a journal.
 	ErrInvalidJournalCursor = errors.New("refs: invalid position in a journal")
 	// ErrInvalidFeedCursor means that a text is no position in a feed.
@@ -150,18 +156,53 @@ func (e *LimitError) Error() string {
 // Is reports whether target is ErrLimit.
 func (e *LimitError) Is(target error) bool { return target == ErrLimit }
 
-// TrimmedError has the first sequence that the journal still holds. It matches [ErrTrimmed].
+// TrimmedError has the first sequence that the journal still holds or, when refs of the past were
+// asked for, the oldest one that can be read. It matches [ErrTrimmed].
 type TrimmedError struct {
 	Oldest uint64
+	// At is the oldest time that can be asked for; zero where no time was.
+	At time.Time
 }
 
 // Error names the oldest sequence.
 func (e *TrimmedError) Error() string {
+	if !e.At.IsZero() {
+		return fmt.Sprintf("%v: the oldest sequence is %d, the oldest time %s", ErrTrimmed, e.Oldest,
+			e.At.UTC().Format(time.RFC3339Nano))
+	}
 	return fmt.Sprintf("%v: the oldest sequence is %d", ErrTrimmed, e.Oldest)
 }
 
 // Is reports whether target is ErrTrimmed.
 func (e *TrimmedError) Is(target error) bool { return target == ErrTrimmed }
+
+// BeforeCreationError has the time at which the repository was created. It matches
+// [ErrBeforeCreation].
+type BeforeCreationError struct {
+	Created time.Time
+}
+
+// Error names the time.
+func (e *BeforeCreationError) Error() string {
+	return fmt.Sprintf("%v: it was created at %s", ErrBeforeCreation, e.Created.UTC().Format(time.RFC3339Nano))
+}
+
+// Is reports whether target is ErrBeforeCreation.
+func (e *BeforeCreationError) Is(target error) bool { return target == ErrBeforeCreation }
+
+// FutureError has the sequence that was asked for, and the last one that there is. It matches
+// [ErrFuture].
+type FutureError struct {
+	Sequence, Last uint64
+}
+
+// Error names both.
+func (e *FutureError) Error() string {
+	return fmt.Sprintf("%v: %d was asked for, the last one is %d", ErrFuture, e.Sequence, e.Last)
+}
+
+// Is reports whether target is ErrFuture.
+func (e *FutureError) Is(target error) bool { return target == ErrFuture }
 
 // FeedGoneError has the oldest position that the feed goes on from. It matches [ErrFeedGone].
 type FeedGoneError struct {

@@ -17,6 +17,7 @@
 //	snapshot, set, overlay,      reading: pages, cached refs, refs as of an earlier sequence; rows that
 //	prefetch                     are read together
 //	journal, journalcursor       the history of changes
+//	moment                       refs as of a moment of the past, and which moments can be read
 //	receipt                      results of requests with a key
 //	feed, feedplace, feedrow,    the changes of all repositories of an organization in one order
 //	feedread, feedtrim

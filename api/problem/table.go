@@ -189,6 +189,8 @@ var table = []row{
 	{kind: refs.ErrReceiptMismatch, status: http.StatusConflict},
 	{kind: refs.ErrInvalidReceiptKey, status: http.StatusBadRequest},
 	{kind: refs.ErrTrimmed, status: http.StatusGone, fields: oldest},
+	{kind: refs.ErrBeforeCreation, status: http.StatusGone},
+	{kind: refs.ErrFuture, status: http.StatusBadRequest},
 	{kind: refs.ErrInvalidJournalCursor, status: http.StatusBadRequest},
 	{kind: refs.ErrInvalidFeedCursor, status: http.StatusBadRequest},
 	{kind: refs.ErrFeedGone, status: http.StatusGone, fields: oldestCursor},

@@ -280,7 +280,7 @@ func (s *Store) conclude(ctx context.Context, g *group) {
 			tx.checkCounted()
 		}
 	}
-	if set, ok := s.cache.Get(g.repo); ok {
+	if set, ok := s.cache.Get(setKey{repo: g.repo}); ok {
 		set.stale.Store(true)
 	}
 	s.watch.notify(g.repo)

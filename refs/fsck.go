@@ -31,7 +31,8 @@ const (
 // Fsck verifies the refs of a repository, as of one instant: that every row can be read, that the
 // head counts the refs, that branches can be listed in the order of their creation, that the
 // journal is without gaps up to the head, and that each change in it begins where the one before it
-// ended and leads to the current value of the ref. It cannot verify trimmed entries.
+// ended and leads to the current value of the ref, and that the former states of refs are those
+// that the journal tells, no more and no fewer. It cannot verify trimmed entries.
 //
 // The report lists the faults. Errors: [ErrRepositoryNotFound], and those that keep the check from
 // being finished.
@@ -80,6 +81,9 @@ func (f *fsck) run(ctx context.Context) (err error) {
 	}
 	entries, err := f.sequences(ctx)
 	if err != nil {
+		return err
+	}
+	if err := f.formers(ctx); err != nil {
 		return err
 	}
 	passes := uint32(entries/fsckNamesMax + 1)
@@ -218,12 +222,15 @@ func (f *fsck) flush(ctx context.Context, l *lookups) error {
 	return nil
 }
 
-// sequences looks for gaps in the journal, and returns the number of its entries.
+// sequences looks for gaps in the journal, and for former states that it tells and that are not
+// there. It returns the number of its entries.
 func (f *fsck) sequences(ctx context.Context) (int64, error) {
 	f.oldest = f.head.sequence + 1
 	var current Entry
 	var last, token uint64
 	var next uint32 // index in the transaction
+	var chain chain
+	var former lookups
 	err := f.scan(ctx, journalTable, func(pair kv.Pair) error {
 		f.report.EntryCount++
 		sequence, index, err := journalPosition(pair.Key)
@@ -237,14 +244,34 @@ func (f *fsck) sequences(ctx context.Context) (int64, error) {
 		if sequence == last && index == next || !first && sequence == last+1 && index == 0 || first && index == 0 {
 			last, next = sequence, index+1
 		} else {
-			last, next = sequence, index+1
+			last, next, chain = sequence, index+1, chain.cut()
 			return corrupt("the journal has a gap before entry %d.%d", sequence, index)
 		}
-		if _, err = decodeEntry(pair, &current); index == 0 {
+		entry, err := decodeEntry(pair, &current)
+		if index == 0 {
 			token ^= current.mark
 		}
-		return err
+		if err != nil {
+			chain = chain.cut()
+			return err
+		}
+		if entry.prior != nil && entry.before != nil {
+			if err := f.lookUp(ctx, &former, formerKey(f.repo, entry.Ref, sequence, index), func(value []byte) error {
+				return checkFormer(&entry, value)
+			}); err != nil {
+				return err
+			}
+		}
+		return chain.add(&entry)
 	})
+	if err == nil {
+		err = f.flush(ctx, &former)
+	}
+	if err == nil {
+		if err := chain.end(f.head); err != nil {
+			f.problem(err)
+		}
+	}
 	switch {
 	case err != nil || f.report.EntryCount == 0:
 	case last != f.head.sequence:
@@ -253,6 +280,113 @@ func (f *fsck) sequences(ctx context.Context) (int64, error) {
 		f.problem(corrupt("the journal leads to another token than that of the head"))
 	}
 	return f.report.EntryCount, err
+}
+
+// chain follows the heads that the entries of a journal lead along.
+type chain struct {
+	next  head // behind the last entry; its sequence is 0 while that is not known
+	began bool // there was an entry that knows the head before
+}
+
+// cut returns the chain behind a fault.
+func (c chain) cut() chain { return chain{began: c.began} }
+
+// add goes on by an entry.
+func (c *chain) add(entry *Entry) error {
+	if entry.prior == nil {
+		if c.began && entry.Index == 0 {
+			return corrupt("journal entry %d.0 is of an older version than those before it", entry.Sequence)
+		}
+		return nil
+	}
+	c.began = true
+	var err error
+	if entry.Index == 0 {
+		prior := *entry.prior
+		if c.next.sequence > 0 && (prior.version() != c.next.version() || prior.count != c.next.count ||
+			prior.nameBytes != c.next.nameBytes) {
+			err = corrupt("journal entry %d.0 does not build on the head that the one before has left", entry.Sequence)
+		}
+		millis := uint64(max(entry.Time.UnixMilli(), 0))
+		if err == nil && millis < c.next.millis {
+			err = corrupt("journal entry %d.0 happened before the one before", entry.Sequence)
+		}
+		c.next = prior
+		c.next.sequence, c.next.token, c.next.millis = entry.Sequence, prior.token^entry.mark, millis
+	}
+	if entry.before != nil {
+		c.next.count--
+		c.next.nameBytes -= uint64(len(entry.Ref))
+	}
+	if entry.after != nil {
+		c.next.count++
+		c.next.nameBytes += uint64(len(entry.Ref))
+	}
+	return err
+}
+
+// end compares where the chain ends with the head.
+func (c *chain) end(now head) error {
+	if c.next.sequence != now.sequence {
+		return nil // unknown, or told of already
+	}
+	if c.next.version() != now.version() {
+		return corrupt("the journal leads to another token than that of the head")
+	}
+	if c.next.count != now.count || c.next.nameBytes != now.nameBytes {
+		return corrupt("the journal leads to %d refs with %d bytes of names, the head counts %d with %d", c.next.count,
+			c.next.nameBytes, now.count, now.nameBytes)
+	}
+	if c.next.millis > now.millis {
+		return corrupt("the head is older than the last entry of the journal")
+	}
+	return nil
+}
+
+// checkFormer compares the state before an entry with the row that should have it.
+func checkFormer(entry *Entry, value []byte) error {
+	if value == nil {
+		return corrupt("the state of %q before entry %d.%d is missing", entry.Ref, entry.Sequence, entry.Index)
+	}
+	ref, err := decodeFormer(formerPrefix(RepoID{}, entry.Ref), value)
+	if err == nil && !sameState(&ref, entry.before) {
+		err = corrupt("the state of %q before entry %d.%d is another one", entry.Ref, entry.Sequence, entry.Index)
+	}
+	return err
+}
+
+// formers looks up the journal entry of each former state.
+func (f *fsck) formers(ctx context.Context) error {
+	var entries lookups
+	err := f.scan(ctx, formerTable, func(pair kv.Pair) error {
+		if len(pair.Key) == len(floorKey(f.repo)) {
+			_, err := decodeFloor(pair.Value)
+			return err
+		}
+		prefix, sequence, index, err := splitFormer(pair.Key)
+		if err != nil {
+			return err
+		}
+		ref, err := decodeFormer(prefix, pair.Value)
+		if err != nil {
+			return err
+		}
+		key := journalKey(f.repo, sequence, index)
+		return f.lookUp(ctx, &entries, key, func(value []byte) error {
+			if len(value) > 0 && value[0] == entryVersion {
+				shared := Entry{Sequence: sequence}
+				entry, err := decodeEntry(kv.Pair{Key: key, Value: value}, &shared)
+				if err != nil || entry.Ref == ref.Name && entry.before != nil {
+					return nil //nolint:nilerr // the entry has been told of
+				}
+			}
+			return corrupt("the journal does not tell of a former state of %q before entry %d.%d", ref.Name, sequence, index)
+		})
+	})
+	if err == nil {
+		err = f.flush(ctx, &entries)
+	}
+	return err
 }
 
 // changes checks the journal entries of some names against each other and against the refs.

@@ -74,6 +74,10 @@ func TestFsckFindsDamage(t *testing.T) {
 		},
 		"format of another version":  {'r', 0, func(v []byte) []byte { v[0] = 9; return v }, "row of version 9"},
 		"journal of another version": {'j', 1, func(v []byte) []byte { v[0] = 9; return v }, "row of version 9"},
+		"former state gone":          {'t', 0, nil, "before entry 3.0 is missing"},
+		"former state cut off":       {'t', 1, func(v []byte) []byte { return v[:9] }, "ends early"},
+		"another former state":       {'t', last, func(v []byte) []byte { v[5] ^= 1; return v }, "before entry 6.0 is another one"},
+		"journal of another age":     {'j', 4, func(v []byte) []byte { v[18]++; return v }, "does not build on the head"},
 		"bytes behind a ref":         {'r', 0, func(v []byte) []byte { return append(v, 0) }, "after the end"},
 		"creation key of another age": {
 			'r', 0, func(v []byte) []byte { v[len(v)-8]++; return v }, "is not listed by its creation",

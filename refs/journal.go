@@ -30,6 +30,9 @@ type Entry struct {
 	// mark is the random number by which the transaction changed the token of the head; zero if a
 	// release wrote it that knew no tokens.
 	mark uint64
+	// prior is the head on which the transaction built, of which the sequence, the counts and the token
+	// are known; nil if a release wrote the entry that kept no former states of refs.
+	prior *head
 }
 
 // EventsMax bounds how many entries a page of [Store.Events] is asked for. A page ends with a whole
@@ -163,46 +166,12 @@ type getter interface {
 	Get(ctx context.Context, key []byte) ([]byte, error)
 }
 
-// TrimJournal removes the transactions that are older than before, from the oldest on, and returns
-// the oldest sequence that remains. The newest transaction may go as well; the head stays.
-//
-// Errors: [ErrRepositoryNotFound].
-func (s *Store) TrimJournal(ctx context.Context, repo RepoID, before time.Time) (uint64, error) {
-	head, err := s.head(ctx, repo)
-	if err != nil {
-		return 0, err
-	}
-	keep := head.sequence + 1
-	start, found := tableKey(journalTable, repo, 0), false
-	for pair, err := range s.kv.Scan(ctx, kv.ScanOptions{Start: start, End: journalKey(repo, keep, 0)}) {
-		if err != nil {
-			return 0, fmt.Errorf("read journal: %w", err)
-		}
-		var current Entry
-		sequence, index, err := journalPosition(pair.Key)
-		if err == nil && index == 0 {
-			_, err = decodeEntry(pair, &current)
-		}
-		if err != nil {
-			return 0, err
-		}
-		if index == 0 && !current.Time.Before(before) {
-			keep = sequence
-			break
-		}
-		found = true
-	}
-	if !found {
-		return keep, nil
-	}
-	batch := kv.NewBatch()
-	batch.DeleteRange(start, journalKey(repo, keep, 0))
-	_, err = s.kv.Apply(ctx, batch)
-	return keep, err
-}
-
-// entryVersion is the first byte of a row of the journal; those of rowVersion are read as well.
-const entryVersion = 2
+// entryVersion is the first byte of a row of the journal. Rows of rowVersion, and those of
+// markedVersion, are read as well.
+const (
+	entryVersion  = 3
+	markedVersion = 2
+)
 
 // Flags of an entry.
 const (
@@ -211,13 +180,17 @@ const (
 	entryAfter              // the ref exists
 )
 
-// appendEntry appends the value of a journal row:
+// encodeEntry returns the value of a journal row:
 //
-//	version(1) flags(1) [mark(8) time(varint, Unix milliseconds) actor cause count(uvarint) option...] ref [state before] [state after]
+//	version(1) flags(1) [mark(8) prior time(varint, Unix milliseconds) actor cause count(uvarint) option...] ref [state before] [state after]
 //
-// Strings follow their size as a uvarint; the flags say which parts in brackets are present. Rows
-// of version 1 have no mark.
-func appendEntry(dst []byte, entry *Entry) []byte {
+// Strings follow their size as a uvarint; the flags say which parts in brackets are present. prior
+// is the head before:
+//
+//	token(8) count(uvarint) nameBytes(uvarint)
+//
+// Rows of version 1 have no mark, and those of version 2 no prior head and no former states.
+func encodeEntry(entry *Entry) []byte {
 	flags := byte(0)
 	if entry.Index == 0 {
 		flags |= entryFirst
@@ -228,9 +201,11 @@ func appendEntry(dst []byte, entry *Entry) []byte {
 	if entry.after != nil {
 		flags |= entryAfter
 	}
-	dst = append(dst, entryVersion, flags)
+	dst := []byte{entryVersion, flags}
 	if entry.Index == 0 {
 		dst = binary.BigEndian.AppendUint64(dst, entry.mark)
+		dst = binary.BigEndian.AppendUint64(dst, entry.prior.token)
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, entry.prior.count), entry.prior.nameBytes)
 		dst = binary.AppendVarint(dst, entry.Time.UnixMilli())
 		dst = appendString(dst, entry.Actor)
 		dst = appendString(dst, entry.Cause)
@@ -258,7 +233,7 @@ func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 	}
 	d := decoder{rest: pair.Value}
 	version := d.byte()
-	if d.err == nil && version != rowVersion && version != entryVersion {
+	if d.err == nil && (version < rowVersion || version > entryVersion) {
 		d.err = corrupt("row of version %d", version)
 	}
 	flags := d.byte()
@@ -266,12 +241,15 @@ func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 		return Entry{}, corrupt("journal entry %d.%d is out of place", sequence, index)
 	}
 	if index == 0 {
-		mark := uint64(0)
-		if version == entryVersion {
+		mark, prior := uint64(0), (*head)(nil)
+		if version >= markedVersion {
 			mark = d.uint64()
 		}
+		if version == entryVersion {
+			prior = &head{sequence: sequence - 1, token: d.uint64(), count: d.uvarint(), nameBytes: d.uvarint()}
+		}
 		*current = Entry{
-			Sequence: sequence, mark: mark, Time: time.UnixMilli(d.varint()).UTC(), Actor: d.string(), Cause: d.string(),
+			Sequence: sequence, mark: mark, prior: prior, Time: time.UnixMilli(d.varint()).UTC(), Actor: d.string(), Cause: d.string(),
 		}
 		for count := d.uvarint(); count > 0 && d.err == nil; count-- {
 			current.Options = append(current.Options, d.string())

@@ -13,7 +13,7 @@ import (
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	store, repo := openRepo(t)
-	at := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.FixedZone("x", 3600))
+	at := time.Date(2226, 3, 1, 12, 0, 0, 123456789, time.FixedZone("x", 3600))
 	change := refs.Change{Actor: "alice", Cause: "push", Time: at, Options: []string{"ci.skip", ""}}
 	if _, err := store.Update(
 		t.Context(), repo, change, setter("refs/heads/a", 1, "refs/heads/b", 2, "refs/heads/c", 3),

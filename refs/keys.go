@@ -12,7 +12,9 @@ import (
 //	h repo                                   head: sequence and counts, see head
 //	r repo name                              a ref, see encodeRow
 //	c repo namespace(1) sequence(8) index(4) a branch by its creation: its name
-//	j repo sequence(8) index(4)              the journal, see appendEntry
+//	j repo sequence(8) index(4)              the journal, see encodeEntry
+//	t repo                                   the floor of the journal, see floor
+//	t repo name ...                          former states of refs, see formerKey
 //	i hour(4) scope(32)                      receipts of idempotency keys, see appendReceipt
 //	e kind(1) ...                            the feeds of organizations, see feedKey
 //
@@ -22,6 +24,7 @@ const (
 	refTable      = 'r'
 	creationTable = 'c'
 	journalTable  = 'j'
+	formerTable   = 't'
 	receiptTable  = 'i'
 	feedTable     = 'e'
 )
@@ -70,6 +73,9 @@ func creationKey(repo RepoID, ns Namespace, at Creation) []byte {
 	key = binary.BigEndian.AppendUint64(key, at.Sequence)
 	return binary.BigEndian.AppendUint32(key, at.Index)
 }
+
+// floorKey returns the key of the floor of a journal.
+func floorKey(repo RepoID) []byte { return tableKey(formerTable, repo, 0) }
 
 func journalKey(repo RepoID, sequence uint64, index uint32) []byte {
 	key := tableKey(journalTable, repo, 12)

@@ -2,6 +2,7 @@ package refs_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -215,6 +216,22 @@ func TestFollows(t *testing.T) {
 	}
 }
 
+// olderEntry returns a row of the journal as an older release has written it: in version 1 or 2.
+func olderEntry(value []byte, version byte) []byte {
+	value[0] = version
+	if value[1]&1 == 0 { // it is not the first one of its transaction
+		return value
+	}
+	prior := value[2+8+8:]
+	_, count := binary.Uvarint(prior)
+	_, nameBytes := binary.Uvarint(prior[count:])
+	value = slices.Delete(value, 2+8, 2+8+8+count+nameBytes)
+	if version == 1 {
+		value = slices.Delete(value, 2, 2+8)
+	}
+	return value
+}
+
 // Rows of a release that knew no tokens are read, and followed by rows that have one.
 func TestRowsWithoutToken(t *testing.T) {
 	t.Parallel()
@@ -232,10 +249,9 @@ func TestRowsWithoutToken(t *testing.T) {
 		case 'h':
 			batch.Put(pair.Key, value[:24])
 		case 'j':
-			if value[0] = 1; value[1]&1 != 0 {
-				value = slices.Delete(value, 2, 10)
-			}
-			batch.Put(pair.Key, value)
+			batch.Put(pair.Key, olderEntry(value, 1))
+		case 't':
+			batch.Delete(pair.Key)
 		}
 	}
 	if _, err := keys.Apply(t.Context(), batch); err != nil {
@@ -264,7 +280,7 @@ func TestRowsWithoutToken(t *testing.T) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 	row, err := keys.Get(t.Context(), append([]byte{'h'}, repo[:]...))
-	if err != nil || len(row) != 32 {
+	if err != nil || len(row) != 48 {
 		t.Errorf("head of %d bytes, %v", len(row), err)
 	}
 }

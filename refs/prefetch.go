@@ -66,6 +66,21 @@ func (p *prefetch) Read(context.Context, kv.ReadSet) (kv.Rows, error) {
 	return kv.Rows{}, errNotPrefetched
 }
 
+// page returns the rest of a range that was read to its end, which ends at options.End.
+func (p *prefetch) page(options kv.ScanOptions) (kv.Page, error) {
+	at := slices.IndexFunc(p.set.Ranges, func(r kv.ScanOptions) bool {
+		return bytes.Compare(r.Start, options.Start) <= 0 && bytes.Equal(options.End, r.End)
+	})
+	if at < 0 || p.rows.Pages[at].More {
+		return kv.Page{}, errNotPrefetched
+	}
+	pairs := p.rows.Pages[at].Pairs
+	first, _ := slices.BinarySearchFunc(pairs, options.Start, func(pair kv.Pair, start []byte) int {
+		return bytes.Compare(pair.Key, start)
+	})
+	return kv.Page{Pairs: pairs[first:]}, nil
+}
+
 // Scan implements [kv.Reader], forwards.
 func (p *prefetch) Scan(_ context.Context, options kv.ScanOptions) iter.Seq2[kv.Pair, error] {
 	return func(yield func(kv.Pair, error) bool) {

@@ -14,10 +14,11 @@
 //	tx, check, lookahead         the changes of one transaction, and what it refuses
 //	names, reponame              rules for the names of refs and repositories
 //	namespace, policy            the two namespaces; what a token may do to which ref
-//	snapshot, set, overlay,      reading: pages, cached refs, refs as of an earlier sequence; rows that
-//	prefetch                     are read together
-//	journal, journalcursor       the history of changes
-//	moment                       refs as of a moment of the past, and which moments can be read
+//	snapshot, set, overlay,      reading: pages, cached refs, refs that were overtaken; rows that are
+//	prefetch                     read together
+//	journal, journalcursor,      the history of changes
+//	journaltrim
+//	moment, former, times        refs as of a moment of the past; their states by name; when it was
 //	receipt                      results of requests with a key
 //	feed, feedplace, feedrow,    the changes of all repositories of an organization in one order
 //	feedread, feedtrim
@@ -39,8 +40,8 @@ import (
 const (
 	// NameBytesMax is the largest size of a refname, not counting the prefix of its namespace.
 	NameBytesMax = 1024
-	// UpdatesMax is how many refs one transaction may change: each takes three rows of a batch, of
-	// kv.BatchCountMax.
+	// UpdatesMax is how many refs one transaction may change: each takes four rows of a batch at most,
+	// of kv.BatchCountMax, unless it is deleted and created again.
 	UpdatesMax = 30_000
 	// OptionsMax is how many push options a transaction may carry, and OptionBytesMax how large each
 	// may be.

@@ -72,6 +72,11 @@ func TestEntries(t *testing.T) {
 			Time:    time.UnixMilli(rapid.Int64Range(-1<<40, 1<<45).Draw(t, "time")).UTC(),
 			Options: rapid.SliceOfN(rapid.String(), 0, 3).Draw(t, "options"),
 		}
+		shared.mark = rapid.Uint64().Draw(t, "mark")
+		shared.prior = &head{
+			sequence: shared.Sequence - 1, token: rapid.Uint64().Draw(t, "token"), count: rapid.Uint64().Draw(t, "count"),
+			nameBytes: rapid.Uint64().Draw(t, "name bytes"),
+		}
 		if len(shared.Options) == 0 {
 			shared.Options = nil
 		}
@@ -90,7 +95,7 @@ func TestEntries(t *testing.T) {
 					entry.After = entry.after.ID
 				}
 			}
-			pair := kv.Pair{Key: journalKey(RepoID{1}, entry.Sequence, index), Value: appendEntry(nil, &entry)}
+			pair := kv.Pair{Key: journalKey(RepoID{1}, entry.Sequence, index), Value: encodeEntry(&entry)}
 			got, err := decodeEntry(pair, &current)
 			if err != nil || !reflect.DeepEqual(got, entry) {
 				t.Fatalf("got %+v, %v, want %+v", got, err, entry)
@@ -115,7 +120,10 @@ func TestNonsense(t *testing.T) {
 		_, inPlace := decodeEntry(kv.Pair{Key: journalKey(RepoID{}, 0, 0), Value: value}, &current)
 		_, headErr := decodeHead(value)
 		_, receipt := decodeReceipt(value, &Receipt{})
-		for _, err := range []error{row, entry, inPlace, headErr, receipt} {
+		_, floorErr := decodeFloor(value)
+		_, former := decodeFormer(formerPrefix(RepoID{}, string(key)), value)
+		_, _, _, split := splitFormer(key)
+		for _, err := range []error{row, entry, inPlace, headErr, receipt, floorErr, former, split} {
 			if err != nil && !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrReceiptMismatch) {
 				t.Fatal(err)
 			}

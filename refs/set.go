@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -20,6 +21,51 @@ type set struct {
 	bytes   int64   // of memory, about
 	// stale is set once the repository has gone on: a hint, which may come late or never.
 	stale atomic.Bool
+
+	ordered [Ephemeral + 1]branchOrder // by namespace
+}
+
+// branchOrder is the branches of a namespace in the order of their creation, once they were asked
+// for.
+type branchOrder struct {
+	once sync.Once
+	refs []*Ref
+}
+
+// branches returns up to limit branches of a namespace whose place in the order of creation is not
+// below first, in that order.
+func (s *set) branches(ns Namespace, first Creation, limit int) []Ref {
+	order := &s.ordered[ns]
+	order.once.Do(func() {
+		prefix := ns.BranchPrefix()
+		at, index := s.seek(prefix)
+		for ; at < len(s.chunks); at, index = at+1, 0 {
+			for i := index; i < len(s.chunks[at].refs); i++ {
+				ref := &s.chunks[at].refs[i]
+				if !strings.HasPrefix(ref.Name, prefix) {
+					break
+				}
+				order.refs = append(order.refs, ref)
+			}
+		}
+		slices.SortFunc(order.refs, func(a, b *Ref) int { return a.Created.compare(b.Created) })
+	})
+	from, _ := slices.BinarySearchFunc(order.refs, first, func(ref *Ref, place Creation) int {
+		return ref.Created.compare(place)
+	})
+	rest := order.refs[from:]
+	branches := make([]Ref, min(max(limit, 0), len(rest)))
+	for i := range branches {
+		branches[i] = *rest[i]
+	}
+	return branches
+}
+
+// setKey is the key of a set in the cache: the present refs of a repository, with sequence 0, or
+// those of a sequence of the past.
+type setKey struct {
+	repo     RepoID
+	sequence uint64
 }
 
 // chunk is a run of refs.

@@ -84,12 +84,12 @@ func TestSetWith(t *testing.T) {
 // become too large.
 func TestCacheKeepsLaterSets(t *testing.T) {
 	t.Parallel()
-	s := &Store{cache: lru.New[RepoID, *set](100, 100)}
+	s := &Store{cache: lru.New[setKey, *set](100, 100)}
 	for _, step := range []struct{ sequence, bytes, want uint64 }{
 		{5, 30, 5}, {4, 1, 5}, {5, 1, 5}, {6, 100, 6}, {7, 101, 0}, {3, 10, 3},
 	} {
-		s.keep(RepoID{1}, &set{version: Version{Sequence: step.sequence}, bytes: int64(step.bytes)})
-		got, ok := s.cache.Get(RepoID{1})
+		s.keep(setKey{repo: RepoID{1}}, &set{version: Version{Sequence: step.sequence}, bytes: int64(step.bytes)})
+		got, ok := s.cache.Get(setKey{repo: RepoID{1}})
 		if ok != (step.want > 0) || ok && got.version.Sequence != step.want {
 			t.Errorf("after sequence %d of %d bytes: %+v, want sequence %d", step.sequence, step.bytes, got, step.want)
 		}

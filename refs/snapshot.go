@@ -25,6 +25,9 @@ type Snapshot struct {
 	head  head
 	ahead lookahead // refs that were read with the head
 
+	past  bool    // it was of the past from its start, see SnapshotAt
+	known overlay // then these are refs that were read with the head
+
 	mu     sync.Mutex
 	set    *set  // guarded by mu, as are the fields below: all refs, once they were needed and if they are not too many
 	view   *view // rows of the key-value store, once they were needed
@@ -36,6 +39,7 @@ type Snapshot struct {
 type view struct {
 	rows kv.Snapshot
 	undo overlay
+	now  Version // of the rows
 }
 
 // Snapshot returns the refs of a repository as they are now. Those of stored names that are going
@@ -47,7 +51,7 @@ func (s *Store) Snapshot(ctx context.Context, repo RepoID, names ...string) (*Sn
 
 // SnapshotWith is [Store.Snapshot] with other rows of the same instant, which are read together.
 func (s *Store) SnapshotWith(ctx context.Context, repo RepoID, ahead Ahead, names ...string) (*Snapshot, error) {
-	set, cached := s.cache.Get(repo)
+	set, cached := s.cache.Get(setKey{repo: repo})
 	if cached && !set.stale.Load() {
 		names = nil
 	}
@@ -60,15 +64,21 @@ func (s *Store) SnapshotWith(ctx context.Context, repo RepoID, ahead Ahead, name
 	if err != nil {
 		return nil, err
 	}
-	snapshot := &Snapshot{store: s, repo: repo, head: head, ahead: a.tell(names)}
+	return s.snapshot(repo, head, a.tell(names), set), nil
+}
+
+// snapshot returns the present refs, which are those of cached if they have not moved; that may be
+// nil.
+func (s *Store) snapshot(repo RepoID, head head, ahead lookahead, cached *set) *Snapshot {
+	snapshot := &Snapshot{store: s, repo: repo, head: head, ahead: ahead}
 	switch {
-	case !cached:
-	case set.version == head.version():
-		snapshot.set = set
-	case set.version.Sequence < head.sequence:
-		set.stale.Store(true)
+	case cached == nil:
+	case cached.version == head.version():
+		snapshot.set = cached
+	case cached.version.Sequence < head.sequence:
+		cached.stale.Store(true)
 	}
-	return snapshot, nil
+	return snapshot
 }
 
 // newsMax is how many entries of the journal [Store.SnapshotAll] reads with the head.
@@ -77,7 +87,7 @@ const newsMax = 64
 // SnapshotAll is [Store.Snapshot] for a caller that walks the refs. If they have changed since they
 // were cached, as this process knows, the changes are read with the head.
 func (s *Store) SnapshotAll(ctx context.Context, repo RepoID, names ...string) (*Snapshot, error) {
-	near, cached := s.cache.Get(repo)
+	near, cached := s.cache.Get(setKey{repo: repo})
 	if !cached || !near.stale.Load() {
 		return s.Snapshot(ctx, repo, names...)
 	}
@@ -93,7 +103,7 @@ func (s *Store) SnapshotAll(ctx context.Context, repo RepoID, names ...string) (
 	// Where the journal does not lead from one to the other, the first walk finds out.
 	if changes, err := differences(ctx, &news, repo, near.version, version); err == nil {
 		snapshot.set = near.with(version, changes)
-		s.keep(repo, snapshot.set)
+		s.keep(snapshot.key(), snapshot.set)
 	}
 	return snapshot, nil
 }
@@ -119,6 +129,14 @@ func (sn *Snapshot) release() error {
 // Sequence returns the sequence that the snapshot shows.
 func (sn *Snapshot) Sequence() uint64 { return sn.head.sequence }
 
+// key returns the key of the refs in the cache.
+func (sn *Snapshot) key() setKey {
+	if sn.past {
+		return setKey{sn.repo, sn.head.sequence}
+	}
+	return setKey{repo: sn.repo}
+}
+
 // Version returns the state that the snapshot shows, as the key of what is kept of it.
 func (sn *Snapshot) Version() Version { return sn.head.version() }
 
@@ -133,6 +151,7 @@ func (sn *Snapshot) IsCurrent(ctx context.Context) (bool, error) {
 func (sn *Snapshot) Count() int { return int(sn.head.count) }
 
 // Require adds to batch the precondition that the repository is still at the snapshot's sequence.
+// It never holds for one of [Store.SnapshotAt] that is of the past.
 func (sn *Snapshot) Require(batch *kv.Batch) { sn.head.require(batch, sn.repo) }
 
 // WaitDurable returns when everything that the snapshot shows is durable.
@@ -149,12 +168,21 @@ func (sn *Snapshot) Lookup(ctx context.Context, name string) (Ref, error) {
 		}
 		return Ref{}, fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
-	ref, err := sn.ahead.ref(sn.repo, name)
-	if errors.Is(err, errNotPrefetched) {
-		ref, err = sn.readRef(ctx, name)
-	}
+	ref, err := sn.find(ctx, name)
 	if errors.Is(err, ErrNotFound) {
 		err = fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	return ref, err
+}
+
+// find returns a ref that no set has.
+func (sn *Snapshot) find(ctx context.Context, name string) (Ref, error) {
+	if sn.past {
+		return sn.former(ctx, name)
+	}
+	ref, err := sn.ahead.ref(sn.repo, name)
+	if errors.Is(err, errNotPrefetched) {
+		return sn.readRef(ctx, name)
 	}
 	return ref, err
 }
@@ -243,7 +271,11 @@ func (sn *Snapshot) scan(ctx context.Context, start, end string) iter.Seq2[Ref, 
 	return func(yield func(Ref, error) bool) {
 		stopped := false
 		err := sn.read(ctx, func(v *view) error {
-			for ref, err := range v.undo.over(scanRefs(ctx, v.rows, sn.repo, start, end), start, end) {
+			rows := v.undo.over(scanRefs(ctx, v.rows, sn.repo, start, end), start, end)
+			if sn.past {
+				rows = sn.formerAll(ctx, v, start, end)
+			}
+			for ref, err := range rows {
 				if err != nil {
 					return err
 				}
@@ -336,16 +368,32 @@ func (sn *Snapshot) open(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read refs: %w", err)
 	}
-	head, err := readHead(ctx, rows, sn.repo)
-	var undo overlay
-	if err == nil {
-		undo, err = differences(ctx, sn.store.kv, sn.repo, head.version(), sn.head.version())
-	}
-	if err != nil {
+	v := &view{rows: rows}
+	if err := sn.place(ctx, v); err != nil {
 		return nil, errors.Join(err, rows.Close())
 	}
-	sn.view = &view{rows: rows, undo: undo}
-	return sn.view, nil
+	sn.view = v
+	return v, nil
+}
+
+// place finds out what leads from the rows of a view to the snapshot.
+func (sn *Snapshot) place(ctx context.Context, v *view) error {
+	if sn.past {
+		rows, err := readKeys(ctx, v.rows, sn.witnesses())
+		if err != nil {
+			return fmt.Errorf("read refs: %w", err)
+		}
+		now, err := sn.testify(ctx, rows)
+		v.now = now.version()
+		return err
+	}
+	now, err := readHead(ctx, v.rows, sn.repo)
+	if err != nil {
+		return err
+	}
+	v.now = now.version()
+	v.undo, err = differences(ctx, sn.store.kv, sn.repo, v.now, sn.head.version())
+	return err
 }
 
 // load returns all refs, decoded, if they are not too many and a walk from start on is likely to
@@ -368,7 +416,7 @@ func (sn *Snapshot) load(ctx context.Context, start string) (*set, error) {
 	if err != nil {
 		return nil, err
 	}
-	sn.store.keep(sn.repo, set)
+	sn.store.keep(sn.key(), set)
 	sn.mu.Lock()
 	sn.set = set
 	sn.mu.Unlock()
@@ -377,15 +425,18 @@ func (sn *Snapshot) load(ctx context.Context, start string) (*set, error) {
 
 // keep keeps a set in the cache unless a later one of the repository is there, or there is no room
 // for it.
-func (s *Store) keep(repo RepoID, fresh *set) {
-	s.cache.PutUnless(repo, fresh, fresh.bytes, func(old *set) bool {
+func (s *Store) keep(key setKey, fresh *set) {
+	s.cache.PutUnless(key, fresh, fresh.bytes, func(old *set) bool {
 		return old.version == fresh.version || old.version.Sequence > fresh.version.Sequence
 	})
 }
 
 // decode makes the set from one that is cached, if they are not far apart, or from the stored rows.
 func (sn *Snapshot) decode(ctx context.Context) (*set, error) {
-	if near, ok := sn.store.cache.Get(sn.repo); ok {
+	if sn.past {
+		return sn.decodeFormers(ctx)
+	}
+	if near, ok := sn.store.cache.Get(sn.key()); ok {
 		if near.version == sn.head.version() {
 			return near, nil
 		}
@@ -398,7 +449,7 @@ func (sn *Snapshot) decode(ctx context.Context) (*set, error) {
 			if !errors.Is(err, ErrTrimmed) && !errors.Is(err, ErrBusy) {
 				return nil, err
 			}
-			sn.store.cache.Take(sn.repo) // it may be later than all that will be, of a history that was lost
+			sn.store.cache.Take(sn.key()) // it may be later than all that will be, of a history that was lost
 		}
 	}
 	if sn.head.count == 0 {
@@ -420,6 +471,9 @@ func (sn *Snapshot) decode(ctx context.Context) (*set, error) {
 // order of their creation.
 func (sn *Snapshot) Branches(ctx context.Context, ns Namespace, after Creation, limit int) ([]Ref, error) {
 	after.Index++
+	if sn.past {
+		return sn.formerBranches(ctx, ns, after, limit)
+	}
 	created := kv.ScanOptions{
 		Start: creationKey(sn.repo, ns, after),
 		End:   creationKey(sn.repo, ns, Creation{Sequence: sn.head.sequence + 1}),

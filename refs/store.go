@@ -39,7 +39,7 @@ type Store struct {
 	options Options
 	lines   lines                    // in whose order the transactions of a repository run
 	loaders guards                   // one reader decodes the refs of a repository for all
-	cache   *lru.Cache[RepoID, *set] // of the repositories that were read last
+	cache   *lru.Cache[setKey, *set] // of the repositories and moments that were read last
 	watch   watchers[RepoID]
 	polls   poller // of what other processes write
 	feed    feed   // positions in the feeds of organizations
@@ -55,7 +55,7 @@ func Open(store kv.Store, options Options) *Store {
 		options.Now = time.Now
 	}
 	return &Store{
-		kv: store, options: options, cache: lru.New[RepoID, *set](options.CacheBytes, options.CacheBytes),
+		kv: store, options: options, cache: lru.New[setKey, *set](options.CacheBytes, options.CacheBytes),
 		polls: poller{keys: store},
 	}
 }
@@ -99,11 +99,12 @@ func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 		change.Time = s.options.Now()
 	}
 	batch.RequireAbsent(headKey(repo))
-	first, mark := head{}.following()
+	none := head{}
+	first, mark := none.following(change.Time)
 	s.enqueue(batch, &change, &first, createdRow(repo, &change, 0))
 	batch.Put(headKey(repo), first.encode())
-	entry := change.entry(1, mark, change.Time)
-	batch.Put(journalKey(repo, 1, 0), appendEntry(nil, &entry))
+	entry := change.entry(&none, &first, mark)
+	batch.Put(journalKey(repo, 1, 0), encodeEntry(&entry))
 	return nil
 }
 
@@ -144,11 +145,12 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 // is removed later.
 func Drop(batch *kv.Batch, repo RepoID) { batch.Delete(headKey(repo)) }
 
-// Leftovers selects the refs, the order of their creation and the journal of a repository. Once its
-// head is gone nobody reads them, and nobody adds to them: an id is never used again.
+// Leftovers selects the refs, the order of their creation, the journal and the former states of a
+// repository. Once its head is gone nobody reads them, and nobody adds to them: an id is never used
+// again.
 func Leftovers(repo RepoID) []kv.ScanOptions {
 	var left []kv.ScanOptions
-	for _, table := range []byte{refTable, creationTable, journalTable} {
+	for _, table := range []byte{refTable, creationTable, journalTable, formerTable} {
 		start := tableKey(table, repo, 0)
 		left = append(left, kv.ScanOptions{Start: start, End: kv.PrefixEnd(start)})
 	}

@@ -88,14 +88,11 @@ func (c *Change) check() error {
 	return nil
 }
 
-// entry returns an entry without a ref, with the fields that all entries of a transaction share.
-func (c *Change) entry(sequence, mark uint64, now time.Time) Entry {
-	at := c.Time
-	if at.IsZero() {
-		at = now
-	}
+// entry returns an entry without a ref, with the fields that all entries of a transaction share. It
+// leads from one head to the next by a mark.
+func (c *Change) entry(prior, next *head, mark uint64) Entry {
 	return Entry{
-		Sequence: sequence, mark: mark, Actor: c.Actor, Time: at.UTC().Truncate(time.Millisecond), Cause: c.Cause,
+		Sequence: next.sequence, mark: mark, prior: prior, Actor: c.Actor, Time: next.time(), Cause: c.Cause,
 		Options: c.Options,
 	}
 }
@@ -382,13 +379,13 @@ func (tx *Tx) checkCounted() {
 
 // shared returns an entry with the shared fields of the transaction.
 func (tx *Tx) shared() *Entry {
-	entry := tx.change.entry(tx.next.sequence, tx.mark, tx.change.Time)
+	entry := tx.change.entry(&tx.head, &tx.next, tx.mark)
 	return &entry
 }
 
 // putChanges adds the changes of refs to the batch and to result, and counts the head that follows.
 func (tx *Tx) putChanges(result *Result) {
-	tx.next, tx.mark = tx.head.following()
+	tx.next, tx.mark = tx.head.following(tx.change.Time)
 	for _, name := range tx.order {
 		before, after := tx.stored[name], tx.changed[name]
 		if before == nil && after == nil || before != nil && after != nil && *before == *after {
@@ -407,6 +404,9 @@ func (tx *Tx) putChanges(result *Result) {
 			tx.next.nameBytes += uint64(len(name))
 		}
 		tx.putRef(name, before, after)
+		if before != nil {
+			tx.batch.Put(formerKey(tx.repo, name, entry.Sequence, entry.Index), encodeFormer(before))
+		}
 		result.Updates = append(result.Updates, entry)
 	}
 	for i := range result.Updates {
@@ -432,7 +432,7 @@ func (tx *Tx) putRef(name string, before, after *Ref) {
 }
 
 func (tx *Tx) putEntry(entry *Entry) {
-	tx.batch.Put(journalKey(tx.repo, entry.Sequence, entry.Index), appendEntry(nil, entry))
+	tx.batch.Put(journalKey(tx.repo, entry.Sequence, entry.Index), encodeEntry(entry))
 }
 
 func (tx *Tx) putReceipt(sequence uint64) {

@@ -285,6 +285,27 @@ func TestUpdatesMax(t *testing.T) {
 	if got := state(t, snapshot); len(got) != refs.UpdatesMax || snapshot.Count() != refs.UpdatesMax {
 		t.Errorf("%d refs, count %d", len(got), snapshot.Count())
 	}
+	// A deletion takes the most rows: the former states go beside the entries.
+	if _, err := store.Update(t.Context(), repo, refs.Change{}, func(ctx context.Context, tx *refs.Tx) error {
+		for i := range refs.UpdatesMax {
+			if err := tx.Delete(ctx, result.Updates[i].Ref, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := store.SnapshotAt(t.Context(), repo, result.Sequence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := state(t, before); len(got) != refs.UpdatesMax || before.Count() != refs.UpdatesMax {
+		t.Errorf("%d refs, count %d", len(got), before.Count())
+	}
+	if err := before.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Names of more bytes than a key holds: 1,024, and 26 of the ephemeral namespace.

@@ -36,7 +36,7 @@ const (
 	// included.
 	BatchBytesMax = 16 << 20
 	// BatchCountMax bounds the number of operations and preconditions in a batch.
-	BatchCountMax = 100_000
+	BatchCountMax = 130_000
 	// ReadCountMax bounds the keys and ranges of one Read.
 	ReadCountMax = 1000
 	// PageCountMax and PageBytesMax bound a page of a range, which ends with the pair that reaches

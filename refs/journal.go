@@ -249,7 +249,8 @@ func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 			prior = &head{sequence: sequence - 1, token: d.uint64(), count: d.uvarint(), nameBytes: d.uvarint()}
 		}
 		*current = Entry{
-			Sequence: sequence, mark: mark, prior: prior, Time: time.UnixMilli(d.varint()).UTC(), Actor: d.string(), Cause: d.string(),
+			Sequence: sequence, mark: mark, prior: prior,
+			Time: time.UnixMilli(d.varint()).UTC(), Actor: d.string(), Cause: d.string(),
 		}
 		for count := d.uvarint(); count > 0 && d.err == nil; count-- {
 			current.Options = append(current.Options, d.string())

@@ -9,8 +9,8 @@ import (
 	"packhorse/odb/kv"
 )
 
-// trimCountMax and trimBytesMax bound the rows and the keys of a batch that trims a journal, but for
-// a single transaction, whose rows fitted one batch when they were written.
+// trimCountMax and trimBytesMax bound the rows and the keys of a batch that trims a journal, but
+// for a single transaction, whose rows fitted one batch when they were written.
 const (
 	trimCountMax = 4096
 	trimBytesMax = 1 << 20

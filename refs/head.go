@@ -39,8 +39,8 @@ type Version struct {
 
 func (h head) version() Version { return Version{h.sequence, h.token} }
 
-// following returns the head behind h that a transaction at a time leaves, with the counts of h, and
-// the mark that it draws. No transaction is before the previous one, whatever clocks say.
+// following returns the head behind h that a transaction at a time leaves, with the counts of h,
+// and the mark that it draws. No transaction is before the previous one, whatever clocks say.
 func (h head) following(at time.Time) (next head, mark uint64) {
 	next = h
 	next.sequence++

@@ -30,8 +30,8 @@ type Entry struct {
 	// mark is the random number by which the transaction changed the token of the head; zero if a
 	// release wrote it that knew no tokens.
 	mark uint64
-	// prior is the head on which the transaction built, of which the sequence, the counts and the token
-	// are known; nil if a release wrote the entry that kept no former states of refs.
+	// prior is the head on which the transaction built, of which the sequence, the counts and the
+	// token are known; nil if a release wrote the entry that kept no former states of refs.
 	prior *head
 }
 
@@ -224,6 +224,26 @@ func encodeEntry(entry *Entry) []byte {
 	return dst
 }
 
+// decodePrior returns the head before a transaction from the value of its first entry, false if a
+// release wrote that which kept no former states of refs.
+func decodePrior(sequence uint64, value []byte) (prior head, known bool, err error) {
+	if len(value) < 2 || value[0] < rowVersion || value[0] > entryVersion || value[1]&entryFirst == 0 {
+		return head{}, false, corrupt("journal entry %d.0 is out of place", sequence)
+	}
+	if value[0] < entryVersion {
+		return head{}, false, nil
+	}
+	d := decoder{rest: value[2:]}
+	d.uint64() // the mark
+	prior = d.prior(sequence)
+	return prior, true, d.err
+}
+
+// prior decodes the head before a transaction.
+func (d *decoder) prior(sequence uint64) head {
+	return head{sequence: sequence - 1, token: d.uint64(), count: d.uvarint(), nameBytes: d.uvarint()}
+}
+
 // decodeEntry returns the entry of a row. Between the rows of one walk, current carries the shared
 // fields of a transaction.
 func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
@@ -246,7 +266,7 @@ func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 			mark = d.uint64()
 		}
 		if version == entryVersion {
-			prior = &head{sequence: sequence - 1, token: d.uint64(), count: d.uvarint(), nameBytes: d.uvarint()}
+			prior = new(d.prior(sequence))
 		}
 		*current = Entry{
 			Sequence: sequence, mark: mark, prior: prior,

@@ -51,15 +51,15 @@ func (s *Store) SnapshotAt(ctx context.Context, repo RepoID, sequence uint64, na
 	case sequence == 0 || rows.Values[1] == nil:
 		return nil, s.unreadable(ctx, repo)
 	}
-	behind, err := decodeFirst(repo, sequence+1, rows.Values[1])
+	prior, known, err := decodePrior(sequence+1, rows.Values[1])
 	if err != nil {
 		return nil, err
 	}
-	if behind.prior == nil {
+	if !known {
 		then, err := undone(ctx, s.kv, repo, now, sequence)
 		return &Snapshot{store: s, repo: repo, head: then}, err
 	}
-	sn := &Snapshot{store: s, repo: repo, head: *behind.prior, past: true}
+	sn := &Snapshot{store: s, repo: repo, head: prior, past: true}
 	if cached && set.version == sn.head.version() {
 		sn.set = set
 	}
@@ -72,12 +72,6 @@ func (s *Store) SnapshotAt(ctx context.Context, repo RepoID, sequence uint64, na
 		}
 	}
 	return sn, nil
-}
-
-// decodeFirst returns the first entry of a transaction.
-func decodeFirst(repo RepoID, sequence uint64, value []byte) (Entry, error) {
-	var shared Entry
-	return decodeEntry(kv.Pair{Key: journalKey(repo, sequence, 0), Value: value}, &shared)
 }
 
 // unreadable says why the refs of a sequence cannot be read that is neither now nor to come.
@@ -135,11 +129,11 @@ func (sn *Snapshot) testify(ctx context.Context, rows [][]byte) (now head, err e
 		return head{}, sn.store.unreadable(ctx, sn.repo)
 	}
 	if rows[1] != nil {
-		behind, err := decodeFirst(sn.repo, sn.head.sequence+1, rows[1])
+		prior, known, err := decodePrior(sn.head.sequence+1, rows[1])
 		if err != nil {
 			return head{}, err
 		}
-		if behind.prior != nil && behind.prior.version() == sn.head.version() {
+		if known && prior.version() == sn.head.version() {
 			return now, nil
 		}
 	}

@@ -136,6 +136,12 @@ func (s *Store) SequenceAt(ctx context.Context, repo RepoID, at time.Time) (uint
 	return 0, fmt.Errorf("find a time in the journal of %s: %w", repo, ErrBusy)
 }
 
+// decodeFirst returns the first entry of a transaction.
+func decodeFirst(key, value []byte) (Entry, error) {
+	var shared Entry
+	return decodeEntry(kv.Pair{Key: key, Value: value}, &shared)
+}
+
 // bisect returns the last sequence from low on and below high whose transaction happened at a time
 // or before; that of low did. Errors: kv.ErrNotFound when one of them is not in the journal.
 func (s *Store) bisect(ctx context.Context, repo RepoID, at time.Time, low, high uint64) (uint64, error) {
@@ -158,7 +164,7 @@ func (s *Store) bisect(ctx context.Context, repo RepoID, at time.Time, low, high
 			if value == nil {
 				return 0, fmt.Errorf("read journal entry %d: %w", sequences[i], kv.ErrNotFound)
 			}
-			first, err := decodeFirst(repo, sequences[i], value)
+			first, err := decodeFirst(keys[i], value)
 			if err != nil {
 				return 0, err
 			}

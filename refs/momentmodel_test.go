@@ -202,7 +202,11 @@ func TestMomentsModel(t *testing.T) {
 	t.Parallel()
 	names := rapid.SampledFrom(pastNames())
 	keys := openKV(t)
+	checks := 0
 	rapid.Check(t, func(rt *rapid.T) {
+		if checks++; testing.Short() && checks > 25 {
+			return // the race detector makes each of them ten times as long
+		}
 		p := &past{t: t, keys: keys, clock: time.Date(2226, 1, 1, 0, 0, 0, 0, time.UTC)}
 		open := func(rt *rapid.T) {
 			bytes := rapid.SampledFrom([]int64{1, 4000, 1 << 20}).Draw(rt, "cache bytes")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -359,6 +360,40 @@ func TestLostMoments(t *testing.T) {
 		lost = append(lost, snapshot)
 	}
 	for _, snapshot := range lost {
+		if err := snapshot.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A walk passes over the moves of a branch that was moved often: two pages of former states, not
+// one for each thousand of them.
+func TestWalkPassesOverMoves(t *testing.T) {
+	t.Parallel()
+	keys, store, repo := openCounted(t, refs.Options{CacheBytes: 1})
+	set(t, store, repo, "refs/heads/a", 1, "refs/heads/hot", 1, "refs/heads/z", 1)
+	const moves = 3000
+	for i := range moves {
+		set(t, store, repo, "refs/heads/hot", i+2)
+	}
+	set(t, store, repo, "refs/heads/a", 2, "refs/heads/z", 0)
+	for _, sequence := range []uint64{2, 3, 1500, 2900, moves + 1, moves + 2} {
+		snapshot, err := store.SnapshotAt(t.Context(), repo, sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys.take()
+		got := state(t, snapshot)
+		if got["refs/heads/a"] != id(1) || got["refs/heads/z"] != id(1) || got["refs/heads/hot"] != id(int(sequence)-1) {
+			t.Errorf("at %d: %v", sequence, got)
+		}
+		want := 2
+		if sequence == 1500 { // more than a page of moves before it, and behind it
+			want = 3
+		}
+		if calls := keys.take(); strings.Count(calls, "read T") != want {
+			t.Errorf("at %d: %s; want %d reads of former states", sequence, calls, want)
+		}
 		if err := snapshot.Close(); err != nil {
 			t.Error(err)
 		}

@@ -15,6 +15,7 @@ import (
 //	j repo sequence(8) index(4)              the journal, see encodeEntry
 //	t repo                                   the floor of the journal, see floor
 //	t repo name ...                          former states of refs, see formerKey
+//	b repo                                   the floor of the history, see HistoryFloor
 //	i hour(4) scope(32)                      receipts of idempotency keys, see appendReceipt
 //	e kind(1) ...                            the feeds of organizations, see feedKey
 //
@@ -25,6 +26,7 @@ const (
 	creationTable = 'c'
 	journalTable  = 'j'
 	formerTable   = 't'
+	historyTable  = 'b'
 	receiptTable  = 'i'
 	feedTable     = 'e'
 )

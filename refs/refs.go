@@ -22,6 +22,7 @@
 //	receipt                      results of requests with a key
 //	feed, feedplace, feedrow,    the changes of all repositories of an organization in one order
 //	feedread, feedtrim
+//	historyfloor                 where the history begins that can be read
 //	keys, row, fsck              tables and formats; checking them
 //
 // A change is visible before it is durable, so data must be made durable before it is sent to a

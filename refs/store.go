@@ -145,12 +145,12 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 // is removed later.
 func Drop(batch *kv.Batch, repo RepoID) { batch.Delete(headKey(repo)) }
 
-// Leftovers selects the refs, the order of their creation, the journal and the former states of a
-// repository. Once its head is gone nobody reads them, and nobody adds to them: an id is never used
-// again.
+// Leftovers selects the refs, the order of their creation, the journal, the former states of a
+// repository and the floor of its history. Once its head is gone nobody reads them, and nobody adds
+// to them: an id is never used again.
 func Leftovers(repo RepoID) []kv.ScanOptions {
 	var left []kv.ScanOptions
-	for _, table := range []byte{refTable, creationTable, journalTable, formerTable} {
+	for _, table := range []byte{refTable, creationTable, journalTable, formerTable, historyTable} {
 		start := tableKey(table, repo, 0)
 		left = append(left, kv.ScanOptions{Start: start, End: kv.PrefixEnd(start)})
 	}

@@ -26,7 +26,10 @@ type Settings struct {
 	Grace time.Duration
 	// ReaderGrace is the time that an unused layer stays at least, for copies of the stores; 1 hour.
 	ReaderGrace time.Duration
-	// JournalAge is the time that the journal is kept, at least Grace; 90 days.
+	// KeepHistory is the time for which a repository can be read as it was: what it held then stays,
+	// too. Grace.
+	KeepHistory time.Duration
+	// JournalAge is the time that the journal is kept, at least Grace and KeepHistory; 90 days.
 	JournalAge time.Duration
 	// HotCount and HotBytes are the size of a pool's hot tier that makes a flush due; 5,000
 	// objects, 16 MiB.
@@ -51,7 +54,8 @@ func (s *Settings) SetDefaults() {
 	s.ReaderGrace = cmp.Or(s.ReaderGrace, time.Hour)
 	s.JournalAge = cmp.Or(s.JournalAge, 90*24*time.Hour)
 	s.Grace, s.ReaderGrace = max(s.Grace, 0), max(s.ReaderGrace, 0)
-	s.JournalAge = max(s.JournalAge, s.Grace)
+	s.KeepHistory = max(cmp.Or(s.KeepHistory, s.Grace), 0)
+	s.JournalAge = max(s.JournalAge, s.Grace, s.KeepHistory)
 	s.HotCount = cmp.Or(s.HotCount, 5000)
 	s.HotBytes = cmp.Or(s.HotBytes, 16<<20)
 	s.SegmentCount = cmp.Or(s.SegmentCount, 8)
@@ -69,8 +73,9 @@ type Job struct {
 	Pool    odb.PoolID
 	Now     func() time.Time
 
-	// Grace and JournalAge are those of [Settings].
-	Grace, JournalAge time.Duration
+	// Grace, KeepHistory and JournalAge are those of [Settings], with KeepHistory that of the
+	// organization.
+	Grace, KeepHistory, JournalAge time.Duration
 	// PruneShare is the least share of unreachable objects for which layers are rewritten.
 	PruneShare float64
 	// Compact are the options of merging layers.
@@ -92,11 +97,17 @@ const pruneTriesMax = 3
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	var report Report
 	now := j.Now()
-	if _, err := j.Names.TrimJournal(ctx, j.Repo, now.Add(-max(j.JournalAge, j.Grace))); err != nil {
+	// First of all: who finds the floor below a moment after it has opened the objects, reads them as
+	// they were before.
+	floor, err := j.Names.RaiseFloor(ctx, j.Repo, now.Add(-j.KeepHistory))
+	if err != nil {
+		return report, err
+	}
+	if _, err := j.Names.TrimJournal(ctx, j.Repo, now.Add(-max(j.JournalAge, j.Grace, j.KeepHistory))); err != nil {
 		return report, fmt.Errorf("trim journal: %w", err)
 	}
 	for range pruneTriesMax {
-		count, err := j.prune(ctx, now.Add(-j.Grace))
+		count, err := j.prune(ctx, now.Add(-j.Grace), floor)
 		if errors.Is(err, odb.ErrNeeded) {
 			continue // what else is unreachable waits for the next time
 		}
@@ -106,20 +117,19 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 		report.PrunedCount = count
 		break
 	}
-	var err error
 	report.Compacted, err = repack.Compact(ctx, j.Objects, j.Pool, j.Compact)
 	return report, err
 }
 
-// prune removes what nothing has reached since a time.
-func (j *Job) prune(ctx context.Context, since time.Time) (count int, err error) {
+// prune removes what nothing has reached since a time, nor in the readable history.
+func (j *Job) prune(ctx context.Context, since time.Time, floor refs.HistoryFloor) (count int, err error) {
 	var state refs.Version
 	p, err := repack.PlanPrune(ctx, j.Objects, j.Pool, repack.PruneOptions{
 		RepackOptions: j.Compact.RepackOptions,
 		ShareMin:      j.PruneShare,
 		Roots: func(ctx context.Context) (tips, old []object.ID, err error) {
 			if tips, state, err = j.tips(ctx); err == nil {
-				old, err = j.old(ctx, since)
+				old, err = j.old(ctx, since, floor)
 			}
 			return tips, old, err
 		},
@@ -170,11 +180,11 @@ func (j *Job) tips(ctx context.Context) (tips []object.ID, state refs.Version, e
 	return tips, names.Version(), nil
 }
 
-// old returns the values that refs have lost since a time.
-func (j *Job) old(ctx context.Context, since time.Time) ([]object.ID, error) {
+// old returns the values that refs have lost since a time, or in the readable history.
+func (j *Job) old(ctx context.Context, since time.Time, floor refs.HistoryFloor) ([]object.ID, error) {
 	var old []object.ID
 	err := j.events(ctx, 0, func(entry *refs.Entry) {
-		if !entry.Before.IsZero() && entry.Time.After(since) {
+		if !entry.Before.IsZero() && (entry.Time.After(since) || entry.Sequence > floor.Sequence) {
 			old = append(old, entry.Before)
 		}
 	})

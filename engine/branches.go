@@ -27,7 +27,7 @@ const cursorBranches = 'b'
 func (r *Repository) Branches(ctx context.Context, ns refs.Namespace, cursor string, limit int) (Page[Branch], error) {
 	var after refs.Creation
 	if cursor != "" {
-		position, err := decodeCursor(cursorBranches, cursor, 12)
+		position, err := r.cursors().decode(cursorBranches, cursor, 12)
 		if err != nil {
 			return Page[Branch]{}, err
 		}
@@ -48,7 +48,7 @@ func (r *Repository) Branches(ctx context.Context, ns refs.Namespace, cursor str
 			page.Next = page.Items[limit-1].Cursor
 			break
 		}
-		page.Items = append(page.Items, branchOf(ns, &listed[i]))
+		page.Items = append(page.Items, r.branchOf(ns, &listed[i]))
 	}
 	return page, nil
 }
@@ -59,7 +59,7 @@ func (r *Repository) Branch(ctx context.Context, ns refs.Namespace, name string)
 	if err != nil {
 		return Branch{}, err
 	}
-	return branchOf(ns, &ref), nil
+	return r.branchOf(ns, &ref), nil
 }
 
 // oneRef returns the ref of a stored name.
@@ -79,16 +79,12 @@ func (r *Repository) oneRef(ctx context.Context, full string) (refs.Ref, error) 
 	return ref, nil
 }
 
-func branchOf(ns refs.Namespace, ref *refs.Ref) Branch {
+func (r *Repository) branchOf(ns refs.Namespace, ref *refs.Ref) Branch {
+	position := binary.BigEndian.AppendUint64(nil, ref.Created.Sequence)
 	return Branch{
-		Cursor:  branchCursor(ref.Created),
+		Cursor:  r.cursors().encode(cursorBranches, binary.BigEndian.AppendUint32(position, ref.Created.Index)),
 		Name:    ref.Name[len(ns.BranchPrefix()):],
 		Tip:     ref.ID,
 		Created: ref.CreatedAt(),
 	}
-}
-
-func branchCursor(at refs.Creation) string {
-	position := binary.BigEndian.AppendUint64(nil, at.Sequence)
-	return encodeCursor(cursorBranches, binary.BigEndian.AppendUint32(position, at.Index))
 }

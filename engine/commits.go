@@ -33,6 +33,8 @@ type CommitsRequest struct {
 	Limit  int
 	// Slot is waited for when the page may lie far from the tip.
 	Slot Slot
+
+	cursors cursors
 }
 
 const cursorCommits = 'c'
@@ -108,7 +110,7 @@ func (r *Repository) commits(
 	if err != nil {
 		return nil, err
 	}
-	request.Path = strings.Trim(request.Path, "/")
+	request.Path, request.cursors = strings.Trim(request.Path, "/"), r.cursors()
 	tip, skip, err := commitsPosition(&request, from.Commit)
 	if err != nil {
 		return nil, err
@@ -128,7 +130,7 @@ func commitsPosition(request *CommitsRequest, tip object.ID) (object.ID, uint64,
 		return tip, 0, nil
 	}
 	const size = object.IDSize + 8 // then the path
-	position, err := decodeCursor(cursorCommits, request.Cursor, size+len(request.Path))
+	position, err := request.cursors.decode(cursorCommits, request.Cursor, size+len(request.Path))
 	if err == nil && string(position[size:]) != request.Path {
 		err = invalid("cursor %.100q belongs to another path", request.Cursor)
 	}
@@ -205,7 +207,7 @@ func (h *Host) page(
 	}
 	if !l.ahead.ID.IsZero() {
 		position := binary.BigEndian.AppendUint64(tip[:], skip+uint64(request.Limit))
-		page.Next = encodeCursor(cursorCommits, append(position, request.Path...))
+		page.Next = request.cursors.encode(cursorCommits, append(position, request.Path...))
 		h.listings.Put(listingKey{view.Pool(), page.Next}, l, l.Bytes())
 	}
 	return page, nil

@@ -50,6 +50,9 @@ type Config struct {
 	SigningKeys func(org string) [][]byte
 	// Quotas returns the quotas of an organization at the time of the call; a nil function means none.
 	Quotas func(org string) quota.Limits
+	// KeepHistory returns for how long the repositories of an organization can be read as they were,
+	// at the time of the call; false, or a nil function, means the time of Maintenance.
+	KeepHistory func(org string) (time.Duration, bool)
 	// FollowOrg is given the row of an organization (package organization) as a write finds it, nil
 	// for none, and returns when all that is known of the organization is as new: its keys, which the
 	// write's Recheck asks, its webhooks and the rest. A nil function means that organizations are not
@@ -71,6 +74,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.KeepHistory == nil {
+		c.KeepHistory = func(string) (time.Duration, bool) { return 0, false }
 	}
 	if c.Objects.Now == nil {
 		c.Objects.Now = c.Now

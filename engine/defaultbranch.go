@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"packhorse/engine/catalog"
-	"packhorse/odb/kv"
 	"packhorse/refs"
 )
 
@@ -63,7 +62,7 @@ func (r *Repository) adopt(ctx context.Context, tx *refs.Tx) error {
 			first = strings.TrimPrefix(ref.Name, branchPrefix)
 		}
 	}
-	return r.putDefault(tx.Batch(), first)
+	return r.putDefault(tx, first)
 }
 
 // dangles reports whether, after the changes of the transaction, the default branch does not exist
@@ -76,10 +75,14 @@ func (r *Repository) dangles(ctx context.Context, tx *refs.Tx) (bool, error) {
 	return hasBranches(ctx, tx)
 }
 
-// putDefault adds another default branch to b. The batch depends on the record being stored as r
-// has it.
-func (r *Repository) putDefault(b *kv.Batch, name string) error {
-	return r.putRecord(b, func(rec *record) { rec.DefaultBranch, rec.Chosen = name, chosenLater })
+// putDefault adds another default branch to the batch of a transaction. The batch depends on the
+// record being stored as r has it.
+func (r *Repository) putDefault(tx *refs.Tx, name string) error {
+	return r.putRecord(tx.Batch(), func(rec *record) {
+		rec.DefaultBranch = r.record.DefaultBranch // that of the upstream is not stored
+		rec.replaceDefault(name, tx.Sequence()+1)
+		rec.Chosen = chosenLater
+	})
 }
 
 // follow copies the fields of the stored record that may have changed since r was read.
@@ -88,6 +91,7 @@ func (r *record) follow(stored *record) {
 		r.DefaultBranch = stored.DefaultBranch
 	}
 	r.Chosen, r.Name, r.Renamed = stored.Chosen, stored.Name, stored.Renamed
+	r.PastDefaults = stored.PastDefaults
 }
 
 // head finds the default branch of a namespace among names, which were read after the repository: a
@@ -99,7 +103,7 @@ func (r *Repository) head(
 	ctx context.Context, names lookuper, ns refs.Namespace,
 ) (branch string, ref refs.Ref, err error) {
 	ref, err = names.Lookup(ctx, r.defaultRef(ns))
-	if ns != refs.Main || names.Count() == 0 || !errors.Is(err, refs.ErrNotFound) {
+	if ns != refs.Main || r.past != nil || names.Count() == 0 || !errors.Is(err, refs.ErrNotFound) {
 		return r.record.DefaultBranch, ref, err
 	}
 	rec, _, err := r.host.readRecord(ctx, r.record.ID)

@@ -22,6 +22,10 @@ var (
 	ErrDefaultBranch = errors.New("engine: the default branch cannot be deleted")
 	// ErrInvalid says that the request is invalid for any repository.
 	ErrInvalid = errors.New("engine: invalid request")
+	// ErrPast says that a moment lies before the history that can be read.
+	ErrPast = errors.New("engine: the history of that moment is not kept any more")
+	// ErrReadOnly says that a repository at a moment of the past was to be changed.
+	ErrReadOnly = errors.New("engine: a moment of the past cannot be changed")
 	// ErrStale says that a tip is not the expected one.
 	ErrStale = errors.New("engine: the tip is not the expected one")
 	// ErrConflict says that a patch does not apply to its target.

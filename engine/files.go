@@ -41,6 +41,7 @@ type Files struct {
 	request  FilesRequest
 	start    File   // the folder or the file that is listed
 	after    string // relative to the root
+	cursors  cursors
 }
 
 const cursorFiles = 'f'
@@ -53,7 +54,7 @@ func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, e
 		return nil, err
 	}
 	request.Path = strings.Trim(request.Path, "/")
-	f := &Files{Revision: at.revision, view: at.view, root: at.tree, request: request}
+	f := &Files{Revision: at.revision, view: at.view, root: at.tree, request: request, cursors: r.cursors()}
 	if request.Cursor != "" {
 		if err := f.resume(ctx); err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -70,7 +71,7 @@ func (r *Repository) Files(ctx context.Context, request FilesRequest) (*Files, e
 
 // resume moves the listing to where its cursor was taken.
 func (f *Files) resume(ctx context.Context) error {
-	commit, tree, after, err := pathPosition(ctx, f.view, cursorFiles, f.request.Cursor)
+	commit, tree, after, err := pathPosition(ctx, f.view, f.cursors, cursorFiles, f.request.Cursor)
 	if err != nil {
 		return err
 	}
@@ -81,9 +82,9 @@ func (f *Files) resume(ctx context.Context) error {
 // pathPosition is where a cursor of a listing of paths was taken: in which commit, of which tree,
 // and behind which path.
 func pathPosition(
-	ctx context.Context, view *odb.View, listing byte, cursor string,
+	ctx context.Context, view *odb.View, cursors cursors, listing byte, cursor string,
 ) (commit, tree object.ID, after string, err error) {
-	position, err := decodeCursor(listing, cursor, 0)
+	position, err := cursors.decode(listing, cursor, 0)
 	if err != nil {
 		return commit, tree, "", err
 	}
@@ -104,7 +105,7 @@ func pathPosition(
 
 // CursorAfter returns the cursor of the page that begins behind the entry at path.
 func (f *Files) CursorAfter(path string) string {
-	return encodeCursor(cursorFiles, append(f.Revision.Commit[:], path...))
+	return f.cursors.encode(cursorFiles, append(f.Revision.Commit[:], path...))
 }
 
 // Close releases the view of the listing.

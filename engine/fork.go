@@ -190,6 +190,9 @@ func (r *Repository) take(
 	o.refs = []refs.Ref{{Name: "refs/heads/" + o.defaultBranch, ID: found.Commit}}
 	if base.Snapshot == nil && strings.HasPrefix(found.Ref, "refs/tags/") {
 		tag, err := names.Lookup(ctx, found.Ref)
+		if errors.Is(err, refs.ErrNotFound) { // found at a moment
+			return o, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("look up %s: %w", found.Ref, err)
 		}

@@ -65,9 +65,9 @@ func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error
 		return Grep{}, err
 	}
 	defer at.view.Close()
-	position := grepCursor{query: request.query(), commit: at.revision.Commit}
+	position := grepCursor{cursors: r.cursors(), query: request.query(), commit: at.revision.Commit}
 	if request.Cursor != "" {
-		if err := position.decode(request.Cursor); err != nil {
+		if err := position.read(request.Cursor); err != nil {
 			return Grep{}, err
 		}
 		row, err := at.view.Asking().Graph(ctx, position.commit)
@@ -86,7 +86,7 @@ func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error
 	done := Grep{Revision: at.revision, Files: page.Files}
 	if page.More {
 		position.at = page.Next
-		done.Next = position.encode()
+		done.Next = position.text()
 	}
 	return done, nil
 }
@@ -100,20 +100,21 @@ func (g *GrepRequest) query() [8]byte {
 
 // grepCursor is the position where a search continues: commit, query, line, path.
 type grepCursor struct {
+	cursors
 	commit object.ID
 	query  [8]byte
 	at     grep.Position
 }
 
-func (c *grepCursor) encode() string {
+func (c *grepCursor) text() string {
 	data := append(c.commit[:], c.query[:]...)
 	data = binary.BigEndian.AppendUint64(data, uint64(c.at.Line))
-	return encodeCursor(cursorGrep, append(data, c.at.Path...))
+	return c.cursors.encode(cursorGrep, append(data, c.at.Path...))
 }
 
-func (c *grepCursor) decode(cursor string) error {
+func (c *grepCursor) read(cursor string) error {
 	const queryAt, lineAt, pathAt = object.IDSize, object.IDSize + 8, object.IDSize + 16
-	data, err := decodeCursor(cursorGrep, cursor, 0)
+	data, err := c.cursors.decode(cursorGrep, cursor, 0)
 	if err != nil {
 		return err
 	}

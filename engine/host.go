@@ -14,6 +14,7 @@
 //	upload, patchupload, commit,         commits from files or a patch; writes that share a batch
 //	combine
 //	merge, mergepreview, restorecommit   commits from other commits
+//	moment, pastdefault                  the repository as it was
 //	branches, createbranch, tags,        refs
 //	deleteref, changerefs
 //	notes, notesrefs                     notes
@@ -84,6 +85,8 @@ type Host struct {
 	// signingKeys is Config.SigningKeys; nil: no keys.
 	signingKeys func(org string) [][]byte
 	quotas      *quota.Ledger
+	// keepHistory is Config.KeepHistory.
+	keepHistory func(org string) (time.Duration, bool)
 	// followOrg is Config.FollowOrg; nil: organizations are not rows.
 	followOrg func(ctx context.Context, org string, row []byte) error
 	limits    Limits
@@ -178,6 +181,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		space:       c.Space,
 		secrets:     secrets,
 		signingKeys: c.SigningKeys,
+		keepHistory: c.KeepHistory,
 		followOrg:   c.FollowOrg,
 		limits:      c.Limits,
 		log:         c.Logger,

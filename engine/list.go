@@ -35,7 +35,7 @@ const cursorRepositories = 'r'
 func (h *Host) Repositories(ctx context.Context, org string, options ListOptions) (Page[Item], error) {
 	var after uint64
 	if options.Cursor != "" {
-		position, err := decodeCursor(cursorRepositories, options.Cursor, 8)
+		position, err := cursors{}.decode(cursorRepositories, options.Cursor, 8)
 		if err != nil {
 			return Page[Item]{}, err
 		}
@@ -57,7 +57,7 @@ func (h *Host) Repositories(ctx context.Context, org string, options ListOptions
 		}
 		if len(found) == options.Limit {
 			last := found[len(found)-1].Number
-			page.Next = encodeCursor(cursorRepositories, binary.BigEndian.AppendUint64(nil, last))
+			page.Next = cursors{}.encode(cursorRepositories, binary.BigEndian.AppendUint64(nil, last))
 			break
 		}
 		found = append(found, rec)

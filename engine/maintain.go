@@ -21,7 +21,9 @@ import (
 // MaintainOptions are the settings of [Host.Maintain]. Zero times take those of the host's
 // settings; a negative time is none.
 type MaintainOptions struct {
-	// Grace is the time that unreachable objects stay, ReaderGrace the time that unused files stay.
+	// Grace is the time that unreachable objects stay, ReaderGrace the time that unused files stay. A
+	// Grace that is given also bounds the time for which the past can be read, unless the organization
+	// has its own.
 	Grace, ReaderGrace time.Duration
 	// All makes one segment of each repository's own objects, instead of a few that grow
 	// geometrically.
@@ -54,10 +56,15 @@ type Maintained struct {
 func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[Maintained, error] {
 	settings := h.maintenance
 	options.Room = h.space.Room
+	keep := settings.KeepHistory
+	if options.Grace != 0 {
+		keep = min(keep, max(options.Grace, 0))
+	}
 	options.Grace = cmp.Or(options.Grace, settings.Grace)
 	options.ReaderGrace = cmp.Or(options.ReaderGrace, settings.ReaderGrace)
 	settings.Grace, settings.ReaderGrace = options.Grace, options.ReaderGrace
 	settings.SetDefaults()
+	settings.KeepHistory = keep
 	return func(yield func(Maintained, error) bool) {
 		if err := h.beginMaintenance(ctx, options.Waiting); err != nil {
 			yield(Maintained{}, err)
@@ -110,9 +117,13 @@ func (h *Host) maintainOne(
 	if err != nil {
 		return Maintained{}, err
 	}
+	keep := settings.KeepHistory
+	if own, ok := h.keepHistory(rec.Org); ok {
+		keep = own
+	}
 	job := maintain.Job{
 		Objects: h.objects, Names: h.names, Repo: id, Pool: rec.Pool, Now: h.now,
-		Grace: settings.Grace, JournalAge: settings.JournalAge, PruneShare: options.PruneShare,
+		Grace: settings.Grace, KeepHistory: keep, JournalAge: settings.JournalAge, PruneShare: options.PruneShare,
 		Compact: repack.CompactOptions{RepackOptions: options.RepackOptions, All: options.All, Settle: options.Settle},
 	}
 	done := Maintained{Org: rec.Org, Name: rec.Name}

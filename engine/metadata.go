@@ -51,6 +51,7 @@ type Metadata struct {
 	path    string // of the listed folder
 	after   string // where the page begins: a path, or "" for the first one
 	limit   int
+	cursors cursors
 	commits []object.ID // distinct, in the order of the files
 }
 
@@ -67,9 +68,9 @@ func (r *Repository) Metadata(ctx context.Context, request MetadataRequest) (*Me
 	if err != nil {
 		return nil, err
 	}
-	m := &Metadata{view: at.view, path: strings.Trim(request.Path, "/"), limit: request.Limit}
+	m := &Metadata{view: at.view, path: strings.Trim(request.Path, "/"), limit: request.Limit, cursors: r.cursors()}
 	if request.Cursor != "" {
-		at.revision.Commit, at.tree, m.after, err = pathPosition(ctx, at.view, cursorMetadata, request.Cursor)
+		at.revision.Commit, at.tree, m.after, err = pathPosition(ctx, at.view, m.cursors, cursorMetadata, request.Cursor)
 	}
 	m.Revision = at.revision
 	if err == nil && m.path != "" {
@@ -113,7 +114,7 @@ func (m *Metadata) measure(commitsMax int) error {
 	known := make(map[object.ID]struct{})
 	for f := range m.walk() {
 		if m.limit > 0 && count == m.limit {
-			m.Next = encodeCursor(cursorMetadata, append(m.Revision.Commit[:], last...))
+			m.Next = m.cursors.encode(cursorMetadata, append(m.Revision.Commit[:], last...))
 			return nil
 		}
 		count, last = count+1, f.Path

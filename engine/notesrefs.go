@@ -27,7 +27,7 @@ func (r *Repository) NotesRefs(
 ) (Page[NotesRefItem], error) {
 	after := ""
 	if cursor != "" {
-		name, err := decodeCursor(cursorNotesRefs, cursor, 0)
+		name, err := r.cursors().decode(cursorNotesRefs, cursor, 0)
 		if err != nil {
 			return Page[NotesRefItem]{}, err
 		}
@@ -49,7 +49,7 @@ func (r *Repository) NotesRefs(
 		}
 		name := ns.Short(ref.Name)
 		page.Items = append(page.Items,
-			NotesRefItem{Cursor: encodeCursor(cursorNotesRefs, []byte(name)), Name: name, Tip: ref.ID})
+			NotesRefItem{Cursor: r.cursors().encode(cursorNotesRefs, []byte(name)), Name: name, Tip: ref.ID})
 	}
 	return page, nil
 }

@@ -255,7 +255,7 @@ func (p *Push) refuseAll(reason error) *PushResult {
 func (p *Push) settleDefault(ctx context.Context, tx *refs.Tx, now *Repository) (dangling string, err error) {
 	up := p.request.upstream
 	if up != nil && now.record.Chosen != chosenLater && slices.Contains(tx.Created(branchPrefix), up.head) {
-		if err := now.putDefault(tx.Batch(), strings.TrimPrefix(up.head, branchPrefix)); err != nil {
+		if err := now.putDefault(tx, strings.TrimPrefix(up.head, branchPrefix)); err != nil {
 			return "", err
 		}
 	}

@@ -30,8 +30,10 @@ type record struct {
 	Number        uint64      `json:"number"`
 	DefaultBranch string      `json:"default_branch"`
 	Chosen        chosenBy    `json:"chosen,omitempty"`
-	Created       time.Time   `json:"created"`
-	Pool          odb.PoolID  `json:"pool"`
+	// PastDefaults are the former default branches, the oldest first.
+	PastDefaults []pastDefault `json:"past_defaults,omitempty"`
+	Created      time.Time     `json:"created"`
+	Pool         odb.PoolID    `json:"pool"`
 	// Upstream is the upstream given at the creation. In an open repository, it is nil after a
 	// detachment.
 	Upstream *upstream.Origin `json:"upstream,omitempty"`

@@ -26,6 +26,8 @@ type Repository struct {
 	// to just before that was read.
 	state upstream.State
 	busy  bool
+	// past is the moment that it is at, nil for now.
+	past *past
 }
 
 // Repository opens the repository that an organization calls name. Errors: [ErrNotFound].
@@ -69,6 +71,9 @@ func (r *Repository) open(ctx context.Context, likely ...string) (*refs.Snapshot
 
 // openVisible is open for values that may not be durable yet.
 func (r *Repository) openVisible(ctx context.Context, likely ...string) (*refs.Snapshot, *odb.View, error) {
+	if r.past != nil {
+		return r.past.open(ctx, r)
+	}
 	opening := r.host.objects.Opening(r.record.Pool)
 	names, err := r.host.names.SnapshotWith(ctx, r.record.ID, opening.ReadAhead, likely...)
 	if err != nil {
@@ -97,6 +102,9 @@ func (r *Repository) writable(ctx context.Context, actor *Actor) (*odb.View, err
 // hold makes what quarantines over a view hold be held of the quotas. The caller releases the
 // actor's hold.
 func (r *Repository) hold(ctx context.Context, actor *Actor, view *odb.View) (err error) {
+	if err := r.writes(); err != nil {
+		return err
+	}
 	actor.hold, err = r.host.quotas.Begin(ctx, r.counted())
 	if err == nil && actor.hold != nil {
 		view.Limit(actor.hold.Grow)
@@ -116,6 +124,9 @@ func (r *Repository) NewSpillBuffer() *file.SpillBuffer {
 // visibleNames opens a snapshot of the repository's refs, which the caller closes. Its values may
 // not be durable yet. It is for looking up refs of these stored names, among others.
 func (r *Repository) visibleNames(ctx context.Context, likely ...string) (*refs.Snapshot, error) {
+	if r.past != nil {
+		return r.past.names(ctx, r)
+	}
 	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID, likely...)
 	return snapshot, r.gone(err)
 }
@@ -131,6 +142,9 @@ func (r *Repository) names(ctx context.Context, likely ...string) (*refs.Snapsho
 
 // allNames is names for a walk over the refs.
 func (r *Repository) allNames(ctx context.Context, likely ...string) (*refs.Snapshot, error) {
+	if r.past != nil {
+		return r.names(ctx)
+	}
 	snapshot, err := r.host.names.SnapshotAll(ctx, r.record.ID, likely...)
 	if err != nil {
 		return nil, r.gone(err)
@@ -203,6 +217,9 @@ func (r *Repository) transact(
 		ctx context.Context, tx *refs.Tx, now *Repository,
 	) error,
 ) (refs.Result, error) {
+	if err := r.writes(); err != nil {
+		return refs.Result{}, err
+	}
 	if guard := r.newPathGuard(actor.Paths); guard != nil && change.Check == nil {
 		if objects == nil {
 			guard.bindStored(&change)
@@ -285,6 +302,9 @@ func (r *Repository) guard(tx *refs.Tx, actor *Actor, stored []byte) (*Repositor
 // recheck is the actor's for what begins without a transaction: it goes by the row of the
 // organization as it is now.
 func (r *Repository) recheck(ctx context.Context, actor *Actor) error {
+	if err := r.writes(); err != nil {
+		return err
+	}
 	if r.host.followOrg != nil {
 		if err := r.host.readOrg(ctx, r.record.Org); err != nil {
 			return err

@@ -171,6 +171,25 @@ func (n namesIn) Default(ctx context.Context) (string, error) {
 	return branchPrefix + name, err
 }
 
+// At implements [revision.Refs]. Objects that are read of what it finds come from a view that was
+// opened before.
+func (n namesIn) At(ctx context.Context, moment Moment, do func(revision.Refs) error) (err error) {
+	open, snapshot := (*Repository).visibleAt, (*Repository).visibleNames // in a transaction, which waits itself
+	if _, reads := n.names.(*refs.Snapshot); reads {
+		open, snapshot = (*Repository).At, (*Repository).names
+	}
+	then, err := open(n.repo, ctx, moment)
+	if err != nil {
+		return err
+	}
+	names, err := snapshot(then, ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, names.Close()) }()
+	return do(namesIn{then, names, n.space})
+}
+
 // noNames is where no ref is.
 type noNames struct{}
 
@@ -179,6 +198,10 @@ func (noNames) Lookup(context.Context, string) (object.ID, bool, error) {
 }
 
 func (noNames) Default(context.Context) (string, error) { return "", nil }
+
+func (noNames) At(_ context.Context, _ Moment, do func(revision.Refs) error) error {
+	return do(noNames{})
+}
 
 // IsUnknownObject reports whether err says that an object does not exist or may not be read.
 func IsUnknownObject(err error) bool { return errors.Is(err, odb.ErrNotFound) }

@@ -88,7 +88,7 @@ func (r *Repository) moveDefault(ctx context.Context, tx *refs.Tx, name string) 
 	if err != nil {
 		return err
 	}
-	return r.putDefault(tx.Batch(), name)
+	return r.putDefault(tx, name)
 }
 
 // rename gives the repository a name that is free. Errors: [ErrExists].

@@ -34,7 +34,7 @@ const cursorTags = 't'
 func (r *Repository) Tags(ctx context.Context, ns refs.Namespace, cursor string, limit int) (Page[Tag], error) {
 	after := ns.TagPrefix()
 	if cursor != "" {
-		name, err := decodeCursor(cursorTags, cursor, 0)
+		name, err := r.cursors().decode(cursorTags, cursor, 0)
 		if err != nil {
 			return Page[Tag]{}, err
 		}
@@ -54,14 +54,14 @@ func (r *Repository) Tags(ctx context.Context, ns refs.Namespace, cursor string,
 			page.Next = page.Items[limit-1].Cursor
 			break
 		}
-		page.Items = append(page.Items, tagOf(ns, &ref))
+		page.Items = append(page.Items, r.tagOf(ns, &ref))
 	}
 	return page, nil
 }
 
-func tagOf(ns refs.Namespace, ref *refs.Ref) Tag {
+func (r *Repository) tagOf(ns refs.Namespace, ref *refs.Ref) Tag {
 	name := ref.Name[len(ns.TagPrefix()):]
-	tag := Tag{Cursor: encodeCursor(cursorTags, []byte(name)), Name: name, Target: ref.Target()}
+	tag := Tag{Cursor: r.cursors().encode(cursorTags, []byte(name)), Name: name, Target: ref.Target()}
 	if tag.Target != ref.ID {
 		tag.Object = ref.ID
 	}
@@ -74,7 +74,7 @@ func (r *Repository) Tag(ctx context.Context, ns refs.Namespace, name string) (T
 	if err != nil {
 		return Tag{}, err
 	}
-	return tagOf(ns, &ref), nil
+	return r.tagOf(ns, &ref), nil
 }
 
 // CreateTag creates a lightweight tag of a commit, also where the target is an annotated tag, and

@@ -218,7 +218,7 @@ const importPoll = 20 * time.Millisecond
 // Errors: [ErrImporting] when that takes too long, [ErrImportWait] when ctx ends before,
 // [ErrNotFound].
 func (r *Repository) Imported(ctx context.Context) (*Repository, error) {
-	deadline := time.Now().Add(r.host.upstreams.ImportWait)
+	deadline, past := time.Now().Add(r.host.upstreams.ImportWait), r.past
 	for r.isImporting() {
 		if time.Now().After(deadline) {
 			return nil, &failure{
@@ -231,6 +231,11 @@ func (r *Repository) Imported(ctx context.Context) (*Repository, error) {
 		var err error
 		if r, err = r.host.Repository(ctx, r.record.Org, r.record.Name); err != nil {
 			return nil, err
+		}
+		if past != nil {
+			if r, err = r.At(ctx, Moment{BySequence: true, Sequence: past.sequence}); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return r, nil

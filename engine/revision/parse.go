@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"packhorse/pack/object"
 )
 
 // Bounds of an expression.
@@ -15,10 +17,12 @@ const (
 	StepsMax = 256
 )
 
-// Expression is a base and the steps that lead from it to a commit.
+// Expression is a base, perhaps as of a moment, and the steps that lead from it to a commit.
 type Expression struct {
-	base  string
-	steps []step
+	base   string // "" before a moment: the default branch
+	moment *Moment
+	then   string // the moment as it was written, with its braces
+	steps  []step
 }
 
 // step is one of `~`, `~N`, `^`, `^N`, `^{}` and `^{commit}`.
@@ -47,10 +51,17 @@ func Parse(text string) (Expression, error) {
 	}
 	end := baseEnd(text)
 	e := Expression{base: text[:end]}
-	if e.base == "" {
+	rest := text[end:]
+	switch {
+	case strings.HasPrefix(rest, "@{"):
+		if reason := e.parseMoment(rest); reason != "" {
+			return Expression{}, refused(text, reason)
+		}
+		rest = rest[len(e.then):]
+	case e.base == "":
 		return e, refused(text, withoutBase(text))
 	}
-	for rest := text[end:]; rest != ""; {
+	for rest != "" {
 		s, reason := parseStep(rest)
 		if reason != "" {
 			return Expression{}, refused(text, reason)
@@ -70,17 +81,20 @@ func (e *Expression) String() string { return e.prefix(len(e.steps)) }
 // prefix is the expression up to a number of steps.
 func (e *Expression) prefix(steps int) string {
 	var text strings.Builder
-	text.WriteString(e.base)
+	text.WriteString(e.base + e.then)
 	for _, s := range e.steps[:steps] {
 		text.WriteString(s.text)
 	}
 	return text.String()
 }
 
-// Base returns the name that the steps begin at.
+// Base returns the name that the steps begin at; "" before a moment is the default branch.
 func (e *Expression) Base() string { return e.base }
 
-// HasSteps reports whether there is more than the base.
+// Moment returns the moment of the base, nil for now.
+func (e *Expression) Moment() *Moment { return e.moment }
+
+// HasSteps reports whether steps follow the base.
 func (e *Expression) HasSteps() bool { return len(e.steps) > 0 }
 
 // baseEnd returns the offset of the first text that no name of a ref contains and that means
@@ -125,18 +139,32 @@ func reasonAgainst(rest string) string {
 	case rest[0] == ':':
 		return "a path (rev:path) is not taken"
 	case strings.HasPrefix(rest, "@{"):
-		return reasonAgainstAt(rest[len("@{"):])
+		return "a moment (@{...}) is taken once, directly behind a name"
 	}
 	return fmt.Sprintf("%.40q is no step from a commit", rest)
 }
 
-// reasonAgainstAt says why @{...} is refused. inside is what follows the brace.
+// parseMoment takes the moment that rest begins with, or says why it is refused.
+func (e *Expression) parseMoment(rest string) (reason string) {
+	inside, _, closed := strings.Cut(rest[len("@{"):], "}")
+	if !closed {
+		return "@{ is not closed"
+	}
+	moment, err := ParseMoment(inside)
+	switch {
+	case err != nil:
+		return reasonAgainstAt(inside)
+	case len(e.base) == object.HexSize && IsHex(e.base):
+		return "a commit is the same at every moment: @{...} is taken behind the name of a ref"
+	}
+	e.moment, e.then = &moment, rest[:len("@{}")+len(inside)]
+	return ""
+}
+
+// reasonAgainstAt says why what stands in @{...} is no moment.
 func reasonAgainstAt(inside string) string {
-	inside, _, closed := strings.Cut(inside, "}")
 	word := strings.ToLower(inside)
 	switch {
-	case !closed:
-		return "@{ is not closed"
 	case word == "u" || word == "upstream":
 		return fmt.Sprintf("an upstream (@{%s}) is not taken", inside)
 	case word == "push":
@@ -144,7 +172,7 @@ func reasonAgainstAt(inside string) string {
 	case strings.HasPrefix(word, "-"):
 		return fmt.Sprintf("a branch of before (@{%.40s}) is not taken", inside)
 	}
-	return fmt.Sprintf("a moment (@{%.40s}) is not taken: there are no reflogs", inside)
+	return fmt.Sprintf("@{%.40s} is not taken: a moment is %s", inside, Moments)
 }
 
 // parseStep takes the first step of rest, or says why there is none.

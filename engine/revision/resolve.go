@@ -20,6 +20,8 @@ type Refs interface {
 	Lookup(ctx context.Context, name string) (id object.ID, found bool, err error)
 	// Default returns the full name of the default branch, which need not exist.
 	Default(ctx context.Context) (name string, err error)
+	// At calls do with the refs as they were at a moment.
+	At(ctx context.Context, moment Moment, do func(Refs) error) error
 }
 
 // Found is the commit of an expression.
@@ -38,7 +40,15 @@ func Resolve(ctx context.Context, text string, names Refs, v *odb.View, jumps *J
 	if err != nil {
 		return Found{}, err
 	}
-	found, err := e.resolveBase(ctx, names, v)
+	var found Found
+	if e.moment == nil {
+		found, err = e.resolveBase(ctx, names, v)
+	} else {
+		err = names.At(ctx, *e.moment, func(then Refs) (err error) {
+			found, err = e.resolveBase(ctx, then, v)
+			return err
+		})
+	}
 	if IsUnknown(err) {
 		err = e.missingBase()
 	}
@@ -76,7 +86,7 @@ func (e *Expression) resolveBase(ctx context.Context, names Refs, v *odb.View) (
 			return found, err
 		}
 	}
-	if len(e.base) < PrefixDigitsMin || !IsHex(e.base) {
+	if e.moment != nil || len(e.base) < PrefixDigitsMin || !IsHex(e.base) {
 		return found, e.missingBase()
 	}
 	found.Commit, err = e.resolvePrefix(ctx, v)
@@ -86,7 +96,7 @@ func (e *Expression) resolveBase(ctx context.Context, names Refs, v *odb.View) (
 // candidates are the full names of the refs that the base may be, in the order in which they are
 // tried.
 func (e *Expression) candidates(ctx context.Context, names Refs) ([]string, error) {
-	if e.base == "HEAD" || e.base == "@" {
+	if e.base == "" || e.base == "HEAD" || e.base == "@" {
 		name, err := names.Default(ctx)
 		return []string{name}, err
 	}

@@ -3,17 +3,20 @@
 // Start at [Resolve]. The map, by file:
 //
 //	parse    the grammar: a base and steps, and what is refused
+//	moment   moments: positions in the journal, and times
 //	resolve  the base: refs, object IDs and prefixes of them
 //	peel     tag objects, followed to what they lead to
 //	steps    ancestors and parents, on the commit graph; remembered jumps
 //
 // Taken are a branch, a tag, a full ref, an object ID, a unique prefix of one, HEAD and @, each
-// followed by any number of ~, ~N, ^, ^N, ^{} and ^{commit}. What means several commits, a path, or
+// followed by any number of ~, ~N, ^, ^N, ^{} and ^{commit}. Behind the name of a ref, or alone for
+// the default branch, @{...} names a moment. What means several commits, a path, or
 // something that a server does not keep is refused by name. A result is always one commit. The
 // package knows namespaces, repositories and hosts only as what looks up refs and reads objects.
 package revision
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -52,7 +55,11 @@ func refused(text, reason string) error {
 // missingBase says that the base of an expression does not exist.
 func (e *Expression) missingBase() error {
 	reason := " not found"
-	if e.HasSteps() {
+	switch {
+	case e.moment != nil:
+		reason := fmt.Sprintf(": %.200q not found at that moment", cmp.Or(e.base, "HEAD"))
+		return &Error{Expression: e.String(), kind: ErrNotFound, reason: reason}
+	case e.HasSteps():
 		reason = fmt.Sprintf(": %.200q not found", e.base)
 	}
 	return &Error{Expression: e.String(), Base: e.base, kind: ErrNotFound, reason: reason}

@@ -25,6 +25,10 @@ func (o oneBranch) Lookup(_ context.Context, name string) (object.ID, bool, erro
 
 func (oneBranch) Default(context.Context) (string, error) { return "refs/heads/main", nil }
 
+func (b oneBranch) At(_ context.Context, _ revision.Moment, do func(revision.Refs) error) error {
+	return do(b)
+}
+
 // TestJumps walks along first parents from moving tips with one memory of jumps, and with one that
 // has no room: both and git agree, on the way and beyond the root.
 func TestJumps(t *testing.T) {

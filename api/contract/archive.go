@@ -9,6 +9,7 @@ import (
 // Archive is the body of a request for an archive.
 type Archive struct {
 	Ref          string        `json:"ref" jsonschema:"a revision; the default branch without it"`
+	At           string        `json:"at" schema:"Moment" jsonschema:"a moment at which the repository is read"`
 	IncludeGlobs []string      `json:"include_globs" jsonschema:"only paths that match one of these; globs of .gitignore, plus braces"`
 	ExcludeGlobs []string      `json:"exclude_globs" jsonschema:"no paths that match one of these"`
 	MaxBlobSize  int64         `json:"max_blob_size" schema:"min=1" jsonschema:"in bytes; larger files are left out"`
@@ -22,7 +23,7 @@ type ArchivePrefix struct {
 
 func archiveCalls() []call {
 	return []call{{
-		v1: "/repos/archive", path: "/repos/{n}/archive",
+		v1: "/repos/archive", path: "/repos/{n}/archive", past: true,
 		Operation: openapi.Operation{
 			Method: http.MethodPost, ID: "archive", Group: archives,
 			Summary: "downloads a tar.gz",

@@ -32,7 +32,7 @@ type BlameLine struct {
 
 func blameCalls() []call {
 	return []call{{
-		v1: "/repos/blame", path: "/repos/{n}/blame",
+		v1: "/repos/blame", path: "/repos/{n}/blame", past: true,
 		Operation: openapi.Operation{
 			Method: http.MethodGet, ID: "blame", Group: search,
 			Summary:     "finds the commit that each line is from",

@@ -67,7 +67,7 @@ type DeletedBranch struct {
 func branchCalls() []call {
 	return []call{
 		{
-			v1: "/repos/branches", path: "/repos/{n}/branches",
+			v1: "/repos/branches", path: "/repos/{n}/branches", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "branches", Group: branchesAndTags,
 				Summary:     "lists branches",
@@ -82,7 +82,7 @@ func branchCalls() []call {
 			},
 		},
 		{
-			v1: "/repos/branch", path: "/repos/{n}/branch",
+			v1: "/repos/branch", path: "/repos/{n}/branch", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "branch", Group: branchesAndTags,
 				Summary: "describes one branch",

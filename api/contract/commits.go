@@ -43,7 +43,7 @@ const commitExample = `{"sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50", "pare
 func commitCalls() []call {
 	return []call{
 		{
-			v1: "/repos/commits", path: "/repos/{n}/commits",
+			v1: "/repos/commits", path: "/repos/{n}/commits", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "commits", Group: commits,
 				Summary:     "lists the commits of a branch",
@@ -67,7 +67,7 @@ func commitCalls() []call {
 			},
 		},
 		{
-			v1: "/repos/commit", path: "/repos/{n}/commit",
+			v1: "/repos/commit", path: "/repos/{n}/commit", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "commit", Group: commits,
 				Summary: "reads a commit with its signature",

@@ -79,6 +79,7 @@ type call struct {
 	// named changes the description for the second family, whose path says more.
 	named func(o *openapi.Operation)
 
+	past   bool // it reads at a moment, if the request names one
 	writes bool // it takes an idempotency key and tells the journal position
 	org    bool // it is about the organization, not about one repository that exists
 }
@@ -147,6 +148,12 @@ func (c *call) complete() {
 			})
 		}
 	}
+	if c.past {
+		c.Parameters = append(c.Parameters, query(moment)...)
+		c.orError(openapi.Error{
+			Status: http.StatusGone, Type: PastFailure{}, Description: "The history of that moment is not kept any more.",
+		})
+	}
 	if !c.org {
 		c.Parameters = append(c.Parameters, minSequence)
 		c.orError(fails(http.StatusNotFound, "The repository does not exist."))
@@ -206,6 +213,10 @@ var (
 	ephemeral = flag("ephemeral", "Reads the ephemeral namespace.")
 	cursor    = openapi.Parameter{
 		Name: "cursor", Description: "`next_cursor` of the page before. It stays valid while others write.",
+	}
+	moment = openapi.Parameter{
+		Name: "at", Schema: "Moment",
+		Description: "A moment at which the repository is read: a time, or `seq:N`, a position in the journal.",
 	}
 	revision = openapi.Parameter{
 		Name: "ref", Example: "main",

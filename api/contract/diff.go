@@ -90,7 +90,7 @@ func diffCalls() []call {
  "filtered_files": [], "stats": {"files": 1, "additions": 1, "deletions": 0, "changes": 1}, "complete": true}`
 	return []call{
 		{
-			v1: "/repos/diff", path: "/repos/{n}/diff",
+			v1: "/repos/diff", path: "/repos/{n}/diff", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "commitDiff", Group: diffs,
 				Summary:     "compares a commit with another one",
@@ -118,7 +118,7 @@ func diffCalls() []call {
 			},
 		},
 		{
-			v1: "/repos/branches/diff", path: "/repos/{n}/branches/diff",
+			v1: "/repos/branches/diff", path: "/repos/{n}/branches/diff", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "branchDiff", Group: diffs,
 				Summary:     "compares a branch with its merge base",

@@ -51,7 +51,7 @@ func fileCalls() []call {
 	notThere := fails(http.StatusNotFound, "The revision, the path, or the repository does not exist.")
 	return []call{
 		{
-			v1: "/repos/files", path: "/repos/{n}/files",
+			v1: "/repos/files", path: "/repos/{n}/files", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "files", Group: filesAndTrees,
 				Summary:     "lists the files of a revision",
@@ -70,7 +70,7 @@ func fileCalls() []call {
 			},
 		},
 		{
-			v1: "/repos/files/metadata", path: "/repos/{n}/files/metadata",
+			v1: "/repos/files/metadata", path: "/repos/{n}/files/metadata", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "filesMetadata", Group: filesAndTrees,
 				Summary: "lists files with their last commits",
@@ -132,7 +132,7 @@ func fileCall(method, id, summary string) call {
 		header("If-Modified-Since", "As in RFC 9110."), header("If-Unmodified-Since", "As in RFC 9110."),
 	)
 	return call{
-		v1: "/repos/file", path: "/repos/{n}/file",
+		v1: "/repos/file", path: "/repos/{n}/file", past: true,
 		Operation: openapi.Operation{
 			Method: method, ID: id, Group: filesAndTrees, Summary: summary,
 			Description: "The bytes of a file, or the target of a symbolic link, whole or a range.",

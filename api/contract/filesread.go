@@ -10,6 +10,7 @@ import (
 type ReadFiles struct {
 	Ref             string   `json:"ref" jsonschema:"a revision; the default branch without it"`
 	Ephemeral       bool     `json:"ephemeral" jsonschema:"the namespace of ref"`
+	At              string   `json:"at" schema:"Moment" jsonschema:"a moment at which the repository is read"`
 	Paths           []string `json:"paths" schema:"max=1000" jsonschema:"files, and folders with all that is in them; a slash at the end: a folder"`
 	IncludeGlobs    []string `json:"include_globs" schema:"max=1000" jsonschema:"only paths that match one of these; globs of .gitignore, plus braces"`
 	ExcludeGlobs    []string `json:"exclude_globs" schema:"max=1000" jsonschema:"no paths that match one of these"`
@@ -51,7 +52,7 @@ type ReadFilesEnd struct {
 
 func filesReadCalls() []call {
 	return []call{{
-		v1: "/repos/files/read", path: "/repos/{n}/files/read",
+		v1: "/repos/files/read", path: "/repos/{n}/files/read", past: true,
 		Operation: openapi.Operation{
 			Method: http.MethodPost, ID: "filesRead", Group: filesAndTrees,
 			Summary: "reads many files of one commit",

@@ -11,6 +11,7 @@ type Grep struct {
 	Query       GrepQuery       `json:"query" schema:"required"`
 	Ref         string          `json:"ref" jsonschema:"a revision; the default branch without it"`
 	Ephemeral   bool            `json:"ephemeral" jsonschema:"the namespace of ref"`
+	At          string          `json:"at" schema:"Moment" jsonschema:"a moment at which the repository is read"`
 	Paths       []string        `json:"paths" jsonschema:"only these files and folders"`
 	FileFilters GrepFileFilters `json:"file_filters"`
 	Context     GrepContext     `json:"context"`
@@ -84,7 +85,7 @@ type GrepLine struct {
 
 func grepCalls() []call {
 	return []call{{
-		v1: "/repos/grep", path: "/repos/{n}/grep",
+		v1: "/repos/grep", path: "/repos/{n}/grep", past: true,
 		Operation: openapi.Operation{
 			Method: http.MethodPost, ID: "grep", Group: search,
 			Summary: "searches files by pattern",

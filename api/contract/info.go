@@ -13,6 +13,13 @@ type Failure struct {
 	Error string `json:"error" jsonschema:"for people; it may change"`
 }
 
+// PastFailure is the error for a moment before the history that is kept.
+type PastFailure struct {
+	Failure
+	Oldest   uint64 `json:"oldest" jsonschema:"the oldest position of the journal that can be read"`
+	OldestAt string `json:"oldest_at" schema:"Time" jsonschema:"from when on the repository can be read"`
+}
+
 // Info describes what all calls have in common. version is that of the server.
 func Info(version string) openapi.Info {
 	return openapi.Info{
@@ -71,6 +78,10 @@ func Info(version string) openapi.Info {
 			"Expected": {
 				Type: "string", Pattern: "^([0-9a-f]{40})?$", Description: "An object id that a ref must have. An empty string is no guard.",
 			},
+			"Moment": {
+				Type: "string", Pattern: `^(seq:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T.+)$`,
+				Description: "A time of RFC 3339, or seq:N, a position in the journal.", Examples: []any{"seq:17"},
+			},
 			"Time": {Type: "string", Format: "date-time", Description: "RFC 3339 in UTC."},
 			"RepositoryID": {
 				Type: "string", Format: "uuid", Description: "The id of a repository. It sorts by time and is never reused.",
@@ -120,7 +131,7 @@ Calls exist in two families. In ` + "`/api/repos/{n}/...`" + ` the path names th
 (` + "`owner%2Fname`" + `). In ` + "`/api/v1/...`" + ` the token alone does.
 
 - Where a call has two names for a field or a parameter, both families understand both, and the newer one wins. Answers carry both.
-- Unknown fields and parameters are ignored, except guards: a field whose name begins with ` + "`expected`" + `, or ` + "`dry_run`" + `, is 400 where it is not known. Ignore fields of answers that you do not know.
+- Unknown fields and parameters are ignored, except guards: a field whose name begins with ` + "`expected`" + `, or ` + "`dry_run`" + `, is 400 where it is not known, as is the parameter ` + "`at`" + `. Ignore fields of answers that you do not know.
 - ` + "`null`" + ` means the same as leaving a field out. Answers have no ` + "`null`" + `.
 - A flag is ` + "`true`" + ` or ` + "`false`" + `.
 - NDJSON is one JSON object a line; the schema of such a body describes a line.

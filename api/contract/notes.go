@@ -93,7 +93,7 @@ func noteCalls() []call {
 	}
 	return []call{
 		{
-			v1: "/repos/notes", path: "/repos/{n}/notes",
+			v1: "/repos/notes", path: "/repos/{n}/notes", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "note", Group: notes,
 				Summary: "reads the note of a commit",
@@ -144,7 +144,7 @@ func noteCalls() []call {
 			},
 		},
 		{
-			v1: "/repos/notes/refs", path: "/repos/{n}/notes/refs",
+			v1: "/repos/notes/refs", path: "/repos/{n}/notes/refs", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "notesRefs", Group: notes,
 				Summary:     "lists notes refs",

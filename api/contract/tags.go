@@ -61,7 +61,7 @@ type DeletedTag struct {
 func tagCalls() []call {
 	return []call{
 		{
-			v1: "/repos/tags", path: "/repos/{n}/tags",
+			v1: "/repos/tags", path: "/repos/{n}/tags", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "tags", Group: branchesAndTags,
 				Summary:     "lists tags",
@@ -75,7 +75,7 @@ func tagCalls() []call {
 			},
 		},
 		{
-			v1: "/repos/tag", path: "/repos/{n}/tag",
+			v1: "/repos/tag", path: "/repos/{n}/tag", past: true,
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "tag", Group: branchesAndTags,
 				Summary: "describes one tag",

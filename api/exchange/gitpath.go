@@ -10,12 +10,15 @@ const (
 	Main      Variant = iota // /<name>.git, or /<name>
 	Ephemeral                // /<name>+ephemeral.git: the ephemeral namespace as if it were the repository
 	Import                   // /<name>+import.git: history import, push only
+	Past                     // /<name>+at.<sequence>.git: the repository as it was, fetch only
 )
 
 // GitPath is the meaning of a path that a git client asks for.
 type GitPath struct {
 	Repo    string // name, as in the repo claim of tokens
 	Variant Variant
+	// Moment is what stands for <sequence> in the path of a [Past]; it may be no number.
+	Moment string
 	// The path after "<name>.git/" or "<name>/": "info/refs", "git-upload-pack", "git-receive-pack",
 	// or [LFS].
 	Service string
@@ -40,6 +43,8 @@ func ParseGitPath(path string) (GitPath, bool) {
 		parsed.Repo, parsed.Variant = base, Ephemeral
 	} else if base, ok := strings.CutSuffix(name, "+import"); ok {
 		parsed.Repo, parsed.Variant = base, Import
+	} else if base, moment, ok := strings.Cut(name, "+at."); ok {
+		parsed.Repo, parsed.Variant, parsed.Moment = base, Past, moment
 	}
 	return parsed, true
 }

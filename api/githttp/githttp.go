@@ -15,6 +15,7 @@ package githttp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -102,6 +103,11 @@ func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Gra
 	if err != nil {
 		return err
 	}
+	if path.Variant == exchange.Past {
+		if repo, err = past(x, repo, path.Moment); err != nil {
+			return err
+		}
+	}
 	s := &session{
 		Door: d, x: x, grant: grant, repo: repo, service: service,
 		imports: path.Variant == exchange.Import,
@@ -148,10 +154,26 @@ func serviceOf(x exchange.Exchange, path exchange.GitPath) (string, error) {
 	} else if got, want := x.Header("Content-Type"), "application/x-"+service+"-request"; got != want {
 		return "", refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type is %q, not %q", got, want))
 	}
-	if path.Variant == exchange.Import && service == uploadPack {
+	switch {
+	case path.Variant == exchange.Import && service == uploadPack:
 		return "", refuse(http.StatusForbidden, "the import remote is for pushing only")
+	case path.Variant == exchange.Past && service == receivePack:
+		return "", refuse(http.StatusForbidden, "the remote of a moment (+at."+path.Moment+") is read-only")
 	}
 	return service, nil
+}
+
+// past returns the repository as it was at a moment.
+func past(x exchange.Exchange, repo *engine.Repository, text string) (*engine.Repository, error) {
+	moment, err := engine.ParseMoment("", "seq:"+text)
+	if err != nil {
+		return nil, refuse(http.StatusNotFound, fmt.Sprintf("+at.%.40s: expected a position in the journal, as in +at.17", text))
+	}
+	then, err := repo.At(x.Context(), moment)
+	if errors.Is(err, engine.ErrInvalid) { // git takes the path for a mistake
+		err = refuse(http.StatusNotFound, err.Error())
+	}
+	return then, err
 }
 
 // versionOf is the protocol version of the request, if the service supports it: pushes support 0

@@ -93,7 +93,7 @@ func (a *lsRefsAsk) key(s *session, shown *engine.Advertisement) (listingKey, bo
 		}
 	}
 	return listingKey{
-		repo: s.repo.Item().ID, space: s.space, head: shown.HeadName(),
+		repo: s.repo.Item().ID, space: s.space, moment: s.repo.MomentSequence(), head: shown.HeadName(),
 		peel: a.peel, symrefs: a.symrefs, unborn: a.unborn, prefixes: prefixes.String(),
 	}, true
 }

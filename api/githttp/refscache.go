@@ -17,6 +17,7 @@ const (
 type listingKey struct {
 	repo                  refs.RepoID
 	space                 refs.Namespace
+	moment                uint64 // a position of the journal; 0 is now
 	head                  string // the ref that HEAD leads to
 	peel, symrefs, unborn bool
 	prefixes              string

@@ -96,6 +96,8 @@ var table = []row{
 
 	{kind: engine.ErrNotFound, status: http.StatusNotFound},
 	{kind: engine.ErrExists, status: http.StatusConflict},
+	{kind: engine.ErrPast, status: http.StatusGone, fields: oldestMoment},
+	{kind: engine.ErrReadOnly, status: http.StatusForbidden},
 	{kind: engine.ErrQuota, status: http.StatusForbidden},
 	{kind: quota.ErrExceeded, status: http.StatusRequestEntityTooLarge, fields: exceeded},
 	{kind: engine.ErrDeleted, status: http.StatusConflict},
@@ -292,6 +294,14 @@ func oldest(err error) map[string]any {
 		return nil
 	}
 	return map[string]any{"oldest": trimmed.Oldest}
+}
+
+func oldestMoment(err error) map[string]any {
+	past, ok := errors.AsType[*engine.PastError](err)
+	if !ok {
+		return nil
+	}
+	return map[string]any{"oldest": past.Oldest, "oldest_at": past.Since.Format(time.RFC3339Nano)}
 }
 
 func oldestCursor(err error) map[string]any {

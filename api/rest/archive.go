@@ -17,6 +17,7 @@ import (
 // archiveJSON is the body of a request for an archive: docs/api.md, "Archives".
 type archiveJSON struct {
 	Ref          string   `json:"ref"`
+	At           *string  `json:"at"`
 	IncludeGlobs []string `json:"include_globs"`
 	ExcludeGlobs []string `json:"exclude_globs"`
 	MaxBlobSize  *int64   `json:"max_blob_size"`
@@ -41,7 +42,7 @@ func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
 	if request.BlobBytesMax, err = blobBytesMax("max_blob_size", body.MaxBlobSize); err != nil {
 		return err
 	}
-	repo, err := d.openUnlessBusy(x, grant)
+	repo, err := d.openUnlessBusy(x, grant, body.At)
 	if err != nil {
 		return err
 	}
@@ -71,10 +72,10 @@ func blobBytesMax(field string, given *int64) (int64, error) {
 	return *given, nil
 }
 
-// openUnlessBusy opens the repository, waits once for a slot and gives it back: a busy server
+// openUnlessBusy opens the repository as openAt does, waits once for a slot and gives it back: a busy server
 // reports that while it can still send a status.
-func (d *Door) openUnlessBusy(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
-	repo, err := d.open(x, grant)
+func (d *Door) openUnlessBusy(x exchange.Exchange, grant *auth.Grant, at *string) (*engine.Repository, error) {
+	repo, err := d.openAt(x, grant, at)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func (d *Door) Blame(x exchange.Exchange, grant *auth.Grant) error {
 	if request.Path == "" {
 		return badRequest("path is required")
 	}
-	repo, err := d.open(x, grant)
+	repo, err := d.openAt(x, grant, nil)
 	if err != nil {
 		return err
 	}

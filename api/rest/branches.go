@@ -74,7 +74,7 @@ func (d *Door) openOne(
 	if space, err = spaceOf(x); err != nil {
 		return nil, space, "", err
 	}
-	repo, err = d.open(x, grant)
+	repo, err = d.openAt(x, grant, nil)
 	return repo, space, name, err
 }
 

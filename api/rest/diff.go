@@ -35,7 +35,7 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	repo, err := d.open(x, grant)
+	repo, err := d.openAt(x, grant, nil)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (d *Door) BranchDiff(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	repo, err := d.open(x, grant)
+	repo, err := d.openAt(x, grant, nil)
 	if err != nil {
 		return err
 	}

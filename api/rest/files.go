@@ -30,7 +30,7 @@ func (d *Door) Files(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	repo, err := d.open(x, grant)
+	repo, err := d.openAt(x, grant, nil)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 // filesReadJSON is the body of a request for contents: docs/api.md, "Files and trees".
 type filesReadJSON struct {
 	Ref             string   `json:"ref"`
+	At              *string  `json:"at"`
 	Ephemeral       bool     `json:"ephemeral"`
 	Paths           []string `json:"paths"`
 	IncludeGlobs    []string `json:"include_globs"`
@@ -45,7 +46,7 @@ func (d *Door) FilesRead(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	request.Turn = patiently(x)
-	repo, err := d.openUnlessBusy(x, grant)
+	repo, err := d.openUnlessBusy(x, grant, body.At)
 	if err != nil {
 		return err
 	}

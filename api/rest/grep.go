@@ -19,6 +19,7 @@ const (
 // grepJSON is the body of a search: docs/api.md, "Search and blame".
 type grepJSON struct {
 	Ref       string   `json:"ref"`
+	At        *string  `json:"at"`
 	Ephemeral bool     `json:"ephemeral"`
 	Paths     []string `json:"paths"`
 	Query     struct {
@@ -81,7 +82,7 @@ func (d *Door) Grep(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	repo, err := d.open(x, grant)
+	repo, err := d.openAt(x, grant, body.At)
 	if err != nil {
 		return err
 	}

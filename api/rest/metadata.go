@@ -42,7 +42,7 @@ func (d *Door) FilesMetadata(x exchange.Exchange, grant *auth.Grant) error {
 			return err
 		}
 	}
-	repo, err := d.open(x, grant)
+	repo, err := d.openAt(x, grant, nil)
 	if err != nil {
 		return err
 	}

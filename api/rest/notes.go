@@ -58,7 +58,7 @@ func (d *Door) Note(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	repo, err := d.open(x, grant)
+	repo, err := d.openAt(x, grant, nil)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (d *Door) NotesRefs(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return badRequest("prefix: %v", err)
 	}
-	repo, err := d.open(x, grant)
+	repo, err := d.openAt(x, grant, nil)
 	if err != nil {
 		return err
 	}

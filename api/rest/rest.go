@@ -94,12 +94,44 @@ func (d *Door) openList(
 	if space, err = spaceOf(x); err != nil {
 		return nil, space, 0, err
 	}
-	repo, err = d.open(x, grant)
+	repo, err = d.openAt(x, grant, nil)
 	return repo, space, limit, err
 }
 
-// open opens the repository of the token, after a wait for the requested X-Min-Sequence.
+// open opens the repository of the token as it is now, after a wait for the requested
+// X-Min-Sequence.
 func (d *Door) open(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
+	if x.Query().Has("at") {
+		return nil, badRequest("at: this call is not made at a moment")
+	}
+	return d.openNow(x, grant)
+}
+
+// openAt is open for a read, which the parameter at, or the field of that name, moves to a moment.
+// field is nil where the body has none.
+func (d *Door) openAt(x exchange.Exchange, grant *auth.Grant, field *string) (*engine.Repository, error) {
+	text, given := x.Query().Get("at"), x.Query().Has("at")
+	if field != nil {
+		if given {
+			return nil, badRequest("at is given twice, in the query and in the body")
+		}
+		text, given = *field, true
+	}
+	var moment engine.Moment
+	if given {
+		var err error
+		if moment, err = engine.ParseMoment("at", text); err != nil {
+			return nil, err
+		}
+	}
+	repo, err := d.openNow(x, grant)
+	if err != nil || !given {
+		return repo, err
+	}
+	return repo.At(x.Context(), moment)
+}
+
+func (d *Door) openNow(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
 	repo, err := d.host.Repository(x.Context(), grant.Org, grant.Repo)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,8 @@ func TestCommitNames(t *testing.T) {
 		{name: rev("a..b"), err: engine.ErrInvalid, says: `ref "a..b": a range (a..b) is not taken`},
 		{
 			name: engine.CommitName{Text: "main@{1}", Field: "base_ref"}, err: engine.ErrInvalid,
-			says: `base_ref "main@{1}": a moment (@{1}) is not taken: there are no reflogs`,
+			says: `base_ref "main@{1}": @{1} is not taken: a moment is a time of RFC 3339, ` +
+				`such as 2026-11-22T09:27:21Z, or seq:N, a position in the journal`,
 		},
 		{name: branchNamed("dev"), want: w.dev},
 		{name: branchNamed("main~1"), err: engine.ErrNotFound, says: `branch "main~1" not found`},

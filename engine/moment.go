@@ -95,11 +95,11 @@ func (r *Repository) sequenceAt(ctx context.Context, at time.Time, window refs.W
 	case at.Before(window.Since):
 		return 0, r.outside(ctx)
 	}
-	sequence, err := r.host.names.SequenceIn(ctx, r.record.ID, &window, at)
+	sequence, err := r.host.names.SequenceAt(ctx, r.record.ID, at)
 	if errors.Is(err, refs.ErrTrimmed) {
 		return 0, r.outside(ctx)
 	}
-	return sequence, r.gone(err)
+	return max(sequence, window.Sequence), r.gone(err)
 }
 
 // outside is the error for a moment before the readable history.
@@ -122,9 +122,9 @@ type past struct {
 	sequence uint64
 }
 
-// names opens the refs of the moment, which may not be durable.
-func (p *past) names(ctx context.Context, r *Repository) (*refs.Snapshot, error) {
-	names, err := r.host.names.SnapshotAt(ctx, r.record.ID, p.sequence)
+// names opens the refs of the moment, which may not be durable, to look up these among others.
+func (p *past) names(ctx context.Context, r *Repository, likely []string) (*refs.Snapshot, error) {
+	names, err := r.host.names.SnapshotAt(ctx, r.record.ID, p.sequence, likely...)
 	if errors.Is(err, refs.ErrTrimmed) {
 		return nil, r.outside(ctx)
 	}
@@ -133,12 +133,12 @@ func (p *past) names(ctx context.Context, r *Repository) (*refs.Snapshot, error)
 
 // open opens the objects and then the refs of the moment. The floor is read last: if it is not above
 // the moment, no maintenance had removed anything that the refs reach when the view was made.
-func (p *past) open(ctx context.Context, r *Repository) (*refs.Snapshot, *odb.View, error) {
+func (p *past) open(ctx context.Context, r *Repository, likely []string) (*refs.Snapshot, *odb.View, error) {
 	view, err := r.Objects(ctx)
 	if err != nil {
 		return nil, nil, r.gone(err)
 	}
-	names, err := p.names(ctx, r)
+	names, err := p.names(ctx, r, likely)
 	if err != nil {
 		return nil, nil, errors.Join(err, view.Close())
 	}

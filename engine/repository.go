@@ -72,7 +72,7 @@ func (r *Repository) open(ctx context.Context, likely ...string) (*refs.Snapshot
 // openVisible is open for values that may not be durable yet.
 func (r *Repository) openVisible(ctx context.Context, likely ...string) (*refs.Snapshot, *odb.View, error) {
 	if r.past != nil {
-		return r.past.open(ctx, r)
+		return r.past.open(ctx, r, likely)
 	}
 	opening := r.host.objects.Opening(r.record.Pool)
 	names, err := r.host.names.SnapshotWith(ctx, r.record.ID, opening.ReadAhead, likely...)
@@ -125,7 +125,7 @@ func (r *Repository) NewSpillBuffer() *file.SpillBuffer {
 // not be durable yet. It is for looking up refs of these stored names, among others.
 func (r *Repository) visibleNames(ctx context.Context, likely ...string) (*refs.Snapshot, error) {
 	if r.past != nil {
-		return r.past.names(ctx, r)
+		return r.past.names(ctx, r, likely)
 	}
 	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID, likely...)
 	return snapshot, r.gone(err)
@@ -143,7 +143,7 @@ func (r *Repository) names(ctx context.Context, likely ...string) (*refs.Snapsho
 // allNames is names for a walk over the refs.
 func (r *Repository) allNames(ctx context.Context, likely ...string) (*refs.Snapshot, error) {
 	if r.past != nil {
-		return r.names(ctx)
+		return r.names(ctx, likely...)
 	}
 	snapshot, err := r.host.names.SnapshotAll(ctx, r.record.ID, likely...)
 	if err != nil {

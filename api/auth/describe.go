@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"packhorse/engine/organization"
 )
@@ -80,6 +81,9 @@ func (c *OrgConfig) facts() []Fact {
 	}
 	add("github_owners", strings.Join(c.GitHubOwners, ","), len(c.GitHubOwners) == 0)
 	add("custom_notes_refs", strconv.FormatBool(c.CustomNotesRefs), c.CustomNotesRefs)
+	if c.KeepHistory != nil {
+		add("keep_history", time.Duration(*c.KeepHistory).String(), false)
+	}
 	limits := c.Limits
 	add("limits.heavy_slots", strconv.Itoa(limits.HeavySlots), limits.HeavySlots == 0)
 	add("limits.repositories", strconv.Itoa(limits.Repositories), limits.Repositories == 0)

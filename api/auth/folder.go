@@ -181,7 +181,7 @@ func (s *scan) keep(name string, err error) *issuer {
 	if org := s.orgs[name]; org != nil {
 		return org
 	}
-	return &issuer{config: defaultOrgConfig(), blind: true}
+	return &issuer{config: unreadOrgConfig(), blind: true}
 }
 
 // org reads the folder of an organization; nil means that it is gone.
@@ -199,6 +199,7 @@ func (s *scan) org(name string) *issuer {
 		id, isKey := strings.CutSuffix(entry.Name(), keyExtension)
 		switch {
 		case entry.Name() == configName:
+			org.config = unreadOrgConfig()
 			if before := s.orgs[name]; before != nil {
 				org.config = before.config
 			}

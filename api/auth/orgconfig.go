@@ -7,6 +7,9 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -30,7 +33,12 @@ type OrgConfig struct {
 	GitHubOwners    []string  `yaml:"github_owners"`
 	CustomNotesRefs bool      `yaml:"custom_notes_refs"` // true unless switched off
 	Limits          OrgLimits `yaml:"limits"`
+	// KeepHistory is for how long the repositories can be read as they were; nil means the server's
+	// default.
+	KeepHistory *Age `yaml:"keep_history"`
 
+	// Unread says that there is an org.yaml that could not be understood, and no earlier one in force.
+	Unread bool `yaml:"-"`
 	// SigningKeyData are the contents of the files of SigningKeys, in that order; nil for an
 	// unreadable one, which is logged.
 	SigningKeyData [][]byte `yaml:"-"`
@@ -61,8 +69,36 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return err
 }
 
+// Age is a time span, written as in "36h" or "90d".
+type Age time.Duration
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (a *Age) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if days, ok := strings.CutSuffix(string(text), "d"); ok {
+		var count int
+		count, err = strconv.Atoi(days)
+		d = time.Duration(min(count, daysMax)) * 24 * time.Hour
+	}
+	if err != nil || d < 0 {
+		return fmt.Errorf("want a time span such as 36h or 90d, got %.40q", text)
+	}
+	*a = Age(d)
+	return nil
+}
+
+// daysMax is how many days a duration can hold, about.
+const daysMax = 100_000
+
 // defaultOrgConfig is the configuration of an organization without org.yaml.
 func defaultOrgConfig() *OrgConfig { return &OrgConfig{CustomNotesRefs: true} }
+
+// unreadOrgConfig is the configuration of an organization whose org.yaml was never understood.
+func unreadOrgConfig() *OrgConfig {
+	config := defaultOrgConfig()
+	config.Unread = true
+	return config
+}
 
 // ParseOrgConfig reads an org.yaml. Unknown fields are refused, so that a misspelt one is noticed.
 // Errors: [ErrOrgConfig].

@@ -94,11 +94,13 @@ func (r *rows) understand(name string, stored organization.Organization, before 
 		return org
 	}
 	config, err := configOf(data, stored.Files)
-	if config == nil && before != nil {
-		config = before.config
-	}
-	if config != nil {
+	switch {
+	case config != nil:
 		org.config = config
+	case before != nil:
+		org.config = before.config
+	default:
+		org.config = unreadOrgConfig()
 	}
 	if err != nil {
 		complain(configName, err)

@@ -13,11 +13,11 @@ import (
 
 // gcCommand maintains a data folder now.
 type gcCommand struct {
-	Grace       time.Duration `help:"How long unreachable objects are kept." default:"336h"`
-	ReaderGrace time.Duration `help:"How long obsolete files are kept at least, for copies of the stores." default:"0s"`
-	Geometric   bool          `help:"Merge segments geometrically instead of into one for each repository."`
-	Anew        bool          `help:"Recompute all deltas: smaller results, much slower."`
-	Cores       int           `help:"Number of cores for the delta search." default:"2"`
+	Grace       *time.Duration `help:"How long unreachable objects are kept, and at most the history that repositories can be read at; by default that of the server, or 336h and --keep-history."`
+	ReaderGrace time.Duration  `help:"How long obsolete files are kept at least, for copies of the stores." default:"0s"`
+	Geometric   bool           `help:"Merge segments geometrically instead of into one for each repository."`
+	Anew        bool           `help:"Recompute all deltas: smaller results, much slower."`
+	Cores       int            `help:"Number of cores for the delta search." default:"2"`
 
 	RemoveUnregistered bool `help:"Remove the files of the bucket that nothing names, such as older releases have left. No server of an older release may be running."`
 
@@ -26,7 +26,8 @@ type gcCommand struct {
 
 // gcArgs are the arguments of the task.
 type gcArgs struct {
-	Grace, ReaderGrace time.Duration
+	Grace              *time.Duration // nil: that of the host
+	ReaderGrace        time.Duration
 	Geometric, Anew    bool
 	Cores              int
 	RemoveUnregistered bool
@@ -44,7 +45,7 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 	tell := progress(out)
 	var repositories, failed, rewritten, pruned int
 	options := engine.MaintainOptions{
-		Grace: orNone(args.Grace), ReaderGrace: orNone(args.ReaderGrace), All: !args.Geometric,
+		ReaderGrace: orNone(args.ReaderGrace), All: !args.Geometric,
 		Waiting: func() {
 			// If this cannot be written, neither can the result, whose error is returned.
 			_, _ = fmt.Fprintln(out, "waiting for the running maintenance of the server to end")
@@ -59,6 +60,9 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 				}
 			},
 		},
+	}
+	if args.Grace != nil {
+		options.Grace = orNone(*args.Grace)
 	}
 	for done, err := range host.Maintain(ctx, options) {
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -108,7 +109,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 			return nil
 		}
 		return config.SigningKeyData
-	}, quotas: s.quotas, scrub: engine.ScrubOptions{BytesPerSecond: int64(flags.ScrubRate)}}
+	}, quotas: s.quotas, keepHistory: s.keepHistory, scrub: engine.ScrubOptions{BytesPerSecond: int64(flags.ScrubRate)}}
 	if flags.shared() {
 		around.openOrgs = func(ctx context.Context, keys kv.Store) (func(), error) { return s.openOrgs(ctx, at.orgs, keys) }
 		around.followOrg = func(ctx context.Context, org string, row []byte) error { return s.tokens.Follow(ctx, org, row) }
@@ -215,6 +216,21 @@ func (s *server) quotas(org string) quota.Limits {
 	return quota.Limits{
 		Organization: int64(config.Limits.QuotaBytes), Repository: int64(config.Limits.RepositoryQuotaBytes),
 	}
+}
+
+// keepHistory returns for how long an organization has its repositories kept as they were, false for
+// the server's default. While its org.yaml is not understood, nothing is given up.
+func (s *server) keepHistory(org string) (time.Duration, bool) {
+	config, ok := s.tokens.OrgConfig(org)
+	switch {
+	case !ok:
+		return 0, false
+	case config.Unread:
+		return math.MaxInt64, true
+	case config.KeepHistory == nil:
+		return 0, false
+	}
+	return time.Duration(*config.KeepHistory), true
 }
 
 // newAPI joins the doors to the host.

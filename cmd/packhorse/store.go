@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"packhorse/engine"
 	"packhorse/engine/clonecache"
@@ -35,6 +36,8 @@ type storeFlags struct {
 	IngestMemory byteSize `help:"Memory for one incoming pack; 0: an eighth of --memory, at most 128MiB." default:"0"`
 	MinFree      byteSize `help:"Free disk space below which writes are refused; 0: 1GiB, or 5 % of the disk if less." default:"0"`
 	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 turns the cache off." default:"10GiB"`
+
+	KeepHistory time.Duration `help:"How long repositories can be read as they were; the org.yaml of an organization may say otherwise." default:"336h"`
 
 	Limits limitFlags `embed:"" group:"Limits"`
 
@@ -106,6 +109,7 @@ type outside struct {
 	maintenance *maintain.Settings        // of the background; nil: nothing happens there
 	signingKeys func(org string) [][]byte // the contents of the files of an organization's signing keys
 	quotas      func(org string) quota.Limits
+	keepHistory func(org string) (time.Duration, bool)
 	scrub       engine.ScrubOptions   // the zero value does not scrub
 	webhooks    engine.WebhookConfig  // the zero value delivers nothing
 	upstreams   engine.UpstreamConfig // the zero value syncs nothing
@@ -197,6 +201,7 @@ func openStore(
 		SecretKey:   around.secretKey,
 		SigningKeys: around.signingKeys,
 		Quotas:      around.quotas,
+		KeepHistory: around.keepHistory,
 		FollowOrg:   around.followOrg,
 		Scrub:       around.scrub,
 		Webhooks:    around.webhooks,
@@ -209,6 +214,7 @@ func openStore(
 	if around.maintenance != nil {
 		config.Maintenance, config.Background = *around.maintenance, true
 	}
+	config.Maintenance.KeepHistory = orNone(flags.KeepHistory)
 	s.host, err = engine.Open(ctx, config)
 	if err != nil {
 		return nil, err

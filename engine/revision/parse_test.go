@@ -3,8 +3,10 @@ package revision_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"packhorse/engine/revision"
 )
@@ -38,9 +40,12 @@ func TestParseRefuses(t *testing.T) {
 		"^{}":   "^a",
 		":path": ":path", ":0:path": ":path", "a:path": "rev:path", "a~2:path": "rev:path", "a:": "rev:path", ":/text": ":/text",
 		"@{-1}": "@{-1}", "a@{-2}": "@{-2}", "@{u}": "@{u}", "a@{upstream}": "@{upstream}", "a@{UPSTREAM}": "@{UPSTREAM}",
-		"@{push}": "@{push}", "a@{push}~1": "@{push}", "a@{1}": "no reflogs", "@{yesterday}": "no reflogs",
-		"@{2020-01-01}": "no reflogs", "a~1@{1}": "no reflogs", "@@{1}": "no reflogs", "a@{1": "not closed",
-		"a^{tree}": "^{tree}", "a^{blob}": "^{blob}", "a^{tag}": "^{tag}", "a^{object}": "^{object}", "a^{/x}": "^{/text}",
+		"@{push}": "@{push}", "a@{push}~1": "@{push}", "a@{1}": "a moment is a time", "@{yesterday}": "a moment is a time",
+		"@{2020-01-01}": "a moment is a time", "a~1@{1}": "directly behind", "@@{1}": "a moment is a time", "a@{1": "not closed",
+		"a@{seq:}": "a moment is", "a@{seq:-1}": "a moment is", "a@{seq: 1}": "a moment is", "a@{}": "a moment is",
+		"a@{seq:1}@{seq:2}": "taken once", "a@{seq:1}x": "no step", "a@{seq:1": "not closed",
+		strings.Repeat("a", 40) + "@{seq:1}": "the same at every moment",
+		"a^{tree}":                           "^{tree}", "a^{blob}": "^{blob}", "a^{tag}": "^{tag}", "a^{object}": "^{object}", "a^{/x}": "^{/text}",
 		"a^{/": "^{/text}", "a^{x": "not closed", "a^@": "^@", "a^!": "^!", "a^-": "^-", "a^-2": "^-", "a~1^@": "^@",
 		"~1": "before ~", "a~1x": "no step", "a^x": "no step", "a^{}x": "no step", "a~-1": "no step", "a^ 1": "no step",
 		"x" + strings.Repeat("~", revision.StepsMax+1): "256 steps",
@@ -56,11 +61,37 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// TestParseMoment parses expressions with moments.
+func TestParseMoment(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 22, 8, 27, 21, 0, time.UTC)
+	for text, want := range map[string]struct {
+		base   string
+		moment revision.Moment
+		steps  bool
+	}{
+		"main@{seq:17}":                      {"main", revision.Moment{BySequence: true, Sequence: 17}, false},
+		"@{seq:017}~1^2":                     {"", revision.Moment{BySequence: true, Sequence: 17}, true},
+		"@@{seq:1}":                          {"@", revision.Moment{BySequence: true, Sequence: 1}, false},
+		"a@b@{seq:1}":                        {"a@b", revision.Moment{BySequence: true, Sequence: 1}, false},
+		"a@{seq:99999999999999999999}":       {"a", revision.Moment{BySequence: true, Sequence: math.MaxUint64}, false},
+		"a/b@{2026-11-22T09:27:21+01:00}":    {"a/b", revision.Moment{Time: at}, false},
+		"HEAD@{2026-11-22T08:27:21Z}^{}":     {"HEAD", revision.Moment{Time: at}, true},
+		"x@{2026-11-22T08:27:21.000000001Z}": {"x", revision.Moment{Time: at.Add(1)}, false},
+	} {
+		e, err := revision.Parse(text)
+		if err != nil || e.Base() != want.base || e.Moment() == nil || *e.Moment() != want.moment ||
+			e.HasSteps() != want.steps || e.String() != text {
+			t.Errorf("%s: base %q, moment %v, prints %q, %v", text, e.Base(), e.Moment(), e.String(), err)
+		}
+	}
+}
+
 // FuzzParse holds that a parsed expression prints back to the same text, and that a refusal names
 // the expression.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
-		"main", "HEAD~3^2^{}", "@^{commit}", "a..b", ":/x", "a@{u}", "a^{/x}", "v1^0~12", "a^@", "\xff~", "a~99999999999",
+		"main", "main@{seq:17}~1", "@{2026-11-22T09:27:21.5+01:00}^", "HEAD~3^2^{}", "@^{commit}", "a..b", ":/x", "a@{u}", "a^{/x}", "v1^0~12", "a^@", "\xff~", "a~99999999999",
 	} {
 		f.Add(text)
 	}
@@ -72,8 +103,22 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if e.String() != text || e.Base() == "" || !strings.HasPrefix(text, e.Base()) ||
-			e.HasSteps() != (e.Base() != text) || strings.ContainsAny(e.Base(), "~^:") {
+		rest := strings.TrimPrefix(text, e.Base())
+		if e.Moment() != nil {
+			inside, behind, _ := strings.Cut(strings.TrimPrefix(rest, "@{"), "}")
+			again, err := revision.ParseMoment(inside)
+			if err != nil || again != *e.Moment() {
+				t.Errorf("%q: moment %v, %v", text, e.Moment(), err)
+			}
+			if back, err := revision.ParseMoment(again.String()); err != nil || back != again {
+				t.Errorf("%q: moment %v prints %q", text, again, again.String())
+			}
+			rest = behind
+		} else if e.Base() == "" {
+			t.Errorf("%q has no base", text)
+		}
+		if e.String() != text || !strings.HasPrefix(text, e.Base()) ||
+			e.HasSteps() != (rest != "") || strings.ContainsAny(e.Base(), "~^:") {
 			t.Errorf("%q: base %q, prints %q", text, e.Base(), e.String())
 		}
 	})

@@ -27,8 +27,8 @@ func (c cursors) encode(listing byte, position []byte) string {
 	return base64.RawURLEncoding.EncodeToString(append(append(data, listing), position...))
 }
 
-// decode returns the position in a cursor of the listing, which has size bytes, or at least one when
-// size is 0.
+// decode returns the position in a cursor of the listing, which has size bytes, or at least one
+// when size is 0.
 func (c cursors) decode(listing byte, cursor string, size int) ([]byte, error) {
 	data, err := base64.RawURLEncoding.DecodeString(cursor)
 	var moment uint64

@@ -14,7 +14,7 @@ import (
 // Moment names a state that a repository was in.
 type Moment = revision.Moment
 
-// ParseMoment reads the moment in a field of a request: docs/api.md, "Moments". Errors:
+// ParseMoment reads the moment in a field of a request: docs/api.md, "Conventions". Errors:
 // [ErrInvalid].
 func ParseMoment(field, text string) (Moment, error) {
 	moment, err := revision.ParseMoment(text)
@@ -131,8 +131,8 @@ func (p *past) names(ctx context.Context, r *Repository, likely []string) (*refs
 	return names, r.gone(err)
 }
 
-// open opens the objects and then the refs of the moment. The floor is read last: if it is not above
-// the moment, no maintenance had removed anything that the refs reach when the view was made.
+// open opens the objects and then the refs of the moment. The floor is read last: if it is not
+// above the moment, no maintenance had removed anything that the refs reach when the view was made.
 func (p *past) open(ctx context.Context, r *Repository, likely []string) (*refs.Snapshot, *odb.View, error) {
 	view, err := r.Objects(ctx)
 	if err != nil {

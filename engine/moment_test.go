@@ -216,7 +216,9 @@ func TestKeepHistory(t *testing.T) {
 			ctx, now := t.Context(), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 			config := engine.Config{Now: func() time.Time { return now }}
 			config.Maintenance.KeepHistory = test.host
-			config.KeepHistory = func(org string) (time.Duration, bool) { return test.own, org == enginetest.Org && test.own > 0 }
+			config.KeepHistory = func(org string) (time.Duration, bool) {
+				return test.own, org == enginetest.Org && test.own > 0
+			}
 			host, _ := enginetest.OpenOn(t, vfs.NewMem(), config)
 			repo := enginetest.Create(t, host, "r")
 			var before object.ID

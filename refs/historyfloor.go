@@ -10,9 +10,9 @@ import (
 	"packhorse/odb/kv"
 )
 
-// HistoryFloor is where the readable history of a repository begins: at Since its refs were at Sequence.
-// What refs reached before may have been removed. The zero HistoryFloor is that of a repository all of
-// whose journal can be read.
+// HistoryFloor is where the readable history of a repository begins: at Since its refs were at
+// Sequence. What refs reached before may have been removed. The zero HistoryFloor is that of a
+// repository all of whose journal can be read.
 type HistoryFloor struct {
 	Sequence uint64
 	Since    time.Time

@@ -72,8 +72,8 @@ func blobBytesMax(field string, given *int64) (int64, error) {
 	return *given, nil
 }
 
-// openUnlessBusy opens the repository as openAt does, waits once for a slot and gives it back: a busy server
-// reports that while it can still send a status.
+// openUnlessBusy opens the repository as openAt does, waits once for a slot and gives it back: a
+// busy server reports that while it can still send a status.
 func (d *Door) openUnlessBusy(x exchange.Exchange, grant *auth.Grant, at *string) (*engine.Repository, error) {
 	repo, err := d.openAt(x, grant, at)
 	if err != nil {

@@ -218,8 +218,8 @@ func (s *server) quotas(org string) quota.Limits {
 	}
 }
 
-// keepHistory returns for how long an organization has its repositories kept as they were, false for
-// the server's default. While its org.yaml is not understood, nothing is given up.
+// keepHistory returns for how long an organization has its repositories kept as they were, false
+// for the server's default. While its org.yaml is not understood, nothing is given up.
 func (s *server) keepHistory(org string) (time.Duration, bool) {
 	config, ok := s.tokens.OrgConfig(org)
 	switch {

@@ -86,6 +86,9 @@ func (f *fsck) run(ctx context.Context) (err error) {
 	if err := f.formers(ctx); err != nil {
 		return err
 	}
+	if err := f.history(ctx); err != nil {
+		return err
+	}
 	passes := uint32(entries/fsckNamesMax + 1)
 	for pass := range passes {
 		if err := f.changes(ctx, func(name string) bool { return nameHash(name)%passes == pass }); err != nil {
@@ -353,6 +356,17 @@ func checkFormer(entry *Entry, value []byte) error {
 		err = corrupt("the state of %q before entry %d.%d is another one", entry.Ref, entry.Sequence, entry.Index)
 	}
 	return err
+}
+
+// history reads the floor of the history.
+func (f *fsck) history(ctx context.Context) error {
+	return f.scan(ctx, historyTable, func(pair kv.Pair) error {
+		floor, err := decodeHistoryFloor(pair.Value)
+		if err == nil && floor.Sequence > f.head.sequence {
+			err = corrupt("the history begins at %d, the last transaction is %d", floor.Sequence, f.head.sequence)
+		}
+		return err
+	})
 }
 
 // formers looks up the journal entry of each former state.

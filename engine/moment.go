@@ -122,37 +122,39 @@ type past struct {
 	sequence uint64
 }
 
-// names opens the refs of the moment, which may not be durable, to look up these among others.
-func (p *past) names(ctx context.Context, r *Repository, likely []string) (*refs.Snapshot, error) {
-	names, err := r.host.names.SnapshotAt(ctx, r.record.ID, p.sequence, likely...)
+// names opens the refs of the moment, which may not be durable, to look up these among others. Rows
+// that are read with them may be nil.
+func (p *past) names(
+	ctx context.Context, r *Repository, ahead refs.Ahead, likely []string,
+) (*refs.Snapshot, error) {
+	names, err := r.host.names.SnapshotAtWith(ctx, r.record.ID, p.sequence, ahead, likely...)
 	if errors.Is(err, refs.ErrTrimmed) {
 		return nil, r.outside(ctx)
 	}
 	return names, r.gone(err)
 }
 
-// open opens the objects and then the refs of the moment. The floor is read last: if it is not
-// above the moment, no maintenance had removed anything that the refs reach when the view was made.
+// open opens the refs of the moment and the objects. The floor is read last: if it is not above the
+// moment, no maintenance had removed anything that the refs reach when the view was made.
 func (p *past) open(ctx context.Context, r *Repository, likely []string) (*refs.Snapshot, *odb.View, error) {
-	view, err := r.Objects(ctx)
+	opening := r.host.objects.Opening(r.record.Pool)
+	names, err := p.names(ctx, r, opening.ReadAhead, likely)
 	if err != nil {
-		return nil, nil, r.gone(err)
+		return nil, nil, errors.Join(err, opening.Close())
 	}
-	names, err := p.names(ctx, r, likely)
+	view, err := opening.View(ctx)
 	if err != nil {
-		return nil, nil, errors.Join(err, view.Close())
+		err = fmt.Errorf("open objects of repository %s: %w", r.record.ID, err)
+		return nil, nil, errors.Join(r.gone(err), names.Close())
 	}
-	window, err := r.host.names.Window(ctx, r.record.ID)
-	switch {
-	case err != nil:
-		err = r.gone(err)
-	case window.Below(p.sequence):
+	floor, err := r.host.names.Floor(ctx, r.record.ID)
+	if err == nil && floor.Below(p.sequence) {
 		err = r.outside(ctx)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, names.Close(), view.Close())
 	}
-	return names, view, nil
+	return names, view.For(r.record.Org), nil
 }
 
 // MomentSequence returns the position of the journal that the repository is at; 0 if it is as it is

@@ -125,7 +125,7 @@ func (r *Repository) NewSpillBuffer() *file.SpillBuffer {
 // not be durable yet. It is for looking up refs of these stored names, among others.
 func (r *Repository) visibleNames(ctx context.Context, likely ...string) (*refs.Snapshot, error) {
 	if r.past != nil {
-		return r.past.names(ctx, r, likely)
+		return r.past.names(ctx, r, nil, likely)
 	}
 	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID, likely...)
 	return snapshot, r.gone(err)

@@ -54,6 +54,19 @@ func (s *Store) Window(ctx context.Context, repo RepoID) (Window, error) {
 	return window, err
 }
 
+// Floor returns the floor of a repository's history, the zero one also for a repository that does
+// not exist.
+func (s *Store) Floor(ctx context.Context, repo RepoID) (HistoryFloor, error) {
+	row, err := s.kv.Get(ctx, historyKey(repo))
+	if errors.Is(err, kv.ErrNotFound) {
+		return HistoryFloor{}, nil
+	}
+	if err != nil {
+		return HistoryFloor{}, fmt.Errorf("read floor of %s: %w", repo, err)
+	}
+	return decodeHistoryFloor(row)
+}
+
 // window also returns the rows of the head and of the floor.
 func (s *Store) window(ctx context.Context, repo RepoID) (w Window, rows [][]byte, err error) {
 	found, err := s.kv.Read(ctx, kv.ReadSet{Keys: [][]byte{headKey(repo), historyKey(repo)}})

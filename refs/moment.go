@@ -21,16 +21,30 @@ import (
 // Errors: [ErrRepositoryNotFound]; [ErrTrimmed], when the journal does not reach back as far; a
 // [BeforeCreationError] for sequence 0; a [FutureError] for a sequence that is to come.
 func (s *Store) SnapshotAt(ctx context.Context, repo RepoID, sequence uint64, names ...string) (*Snapshot, error) {
+	return s.SnapshotAtWith(ctx, repo, sequence, nil, names...)
+}
+
+// SnapshotAtWith is [Store.SnapshotAt] with other rows of now, which are read together.
+func (s *Store) SnapshotAtWith(
+	ctx context.Context, repo RepoID, sequence uint64, ahead Ahead, names ...string,
+) (*Snapshot, error) {
 	set, cached := s.cache.Get(setKey{repo, sequence})
 	if cached {
 		names = nil
 	}
-	names = names[:min(len(names), (kv.ReadCountMax-2)/2)] // what is read at one instant
+	names = names[:min(len(names), (kv.ReadCountMax-2-AheadMax)/2)] // what is read at one instant
 	asked := kv.ReadSet{Keys: make([][]byte, 0, 2+len(names)), Ranges: make([]kv.ScanOptions, 0, len(names))}
 	asked.Keys = append(asked.Keys, headKey(repo), journalKey(repo, sequence+1, 0))
 	for _, name := range names {
 		asked.Keys = append(asked.Keys, refKey(repo, name))
 		asked.Ranges = append(asked.Ranges, formerBehind(repo, name, sequence))
+	}
+	keys, ranges := len(asked.Keys), len(asked.Ranges)
+	take := func(kv.Rows) {}
+	if ahead != nil {
+		var more kv.ReadSet
+		more, take = ahead()
+		asked.Keys, asked.Ranges = append(asked.Keys, more.Keys...), append(asked.Ranges, more.Ranges...)
 	}
 	rows, err := s.kv.Read(ctx, asked)
 	if err != nil {
@@ -39,6 +53,8 @@ func (s *Store) SnapshotAt(ctx context.Context, repo RepoID, sequence uint64, na
 	if rows.Values[0] == nil {
 		return nil, ErrRepositoryNotFound
 	}
+	take(kv.Rows{Values: rows.Values[keys:], Pages: rows.Pages[ranges:]})
+	rows = kv.Rows{Values: rows.Values[:keys], Pages: rows.Pages[:ranges]}
 	now, err := decodeHead(rows.Values[0])
 	switch {
 	case err != nil:

@@ -109,12 +109,12 @@ type grepCursor struct {
 func (c *grepCursor) text() string {
 	data := append(c.commit[:], c.query[:]...)
 	data = binary.BigEndian.AppendUint64(data, uint64(c.at.Line))
-	return c.cursors.encode(cursorGrep, append(data, c.at.Path...))
+	return c.encode(cursorGrep, append(data, c.at.Path...))
 }
 
 func (c *grepCursor) read(cursor string) error {
 	const queryAt, lineAt, pathAt = object.IDSize, object.IDSize + 8, object.IDSize + 16
-	data, err := c.cursors.decode(cursorGrep, cursor, 0)
+	data, err := c.decode(cursorGrep, cursor, 0)
 	if err != nil {
 		return err
 	}

@@ -277,12 +277,12 @@ func TestCursorsOfMoments(t *testing.T) {
 	p.commit("main", "z.txt", "z\n")
 	d := p.door
 	for name, list := range map[string]func(cursor, at string) answer{
-		"branches": func(cursor, at string) answer { return p.page(d.Branches, "", cursor, at) },
-		"tags":     func(cursor, at string) answer { return p.page(d.Tags, "", cursor, at) },
-		"notes":    func(cursor, at string) answer { return p.page(d.NotesRefs, "", cursor, at) },
-		"commits":  func(cursor, at string) answer { return p.page(d.Commits, "", cursor, at) },
-		"files":    func(cursor, at string) answer { return p.page(d.Files, "", cursor, at) },
-		"metadata": func(cursor, at string) answer { return p.page(d.FilesMetadata, "", cursor, at) },
+		"branches": func(cursor, at string) answer { return p.page(d.Branches, cursor, at) },
+		"tags":     func(cursor, at string) answer { return p.page(d.Tags, cursor, at) },
+		"notes":    func(cursor, at string) answer { return p.page(d.NotesRefs, cursor, at) },
+		"commits":  func(cursor, at string) answer { return p.page(d.Commits, cursor, at) },
+		"files":    func(cursor, at string) answer { return p.page(d.Files, cursor, at) },
+		"metadata": func(cursor, at string) answer { return p.page(d.FilesMetadata, cursor, at) },
 		"grep": func(cursor, at string) answer {
 			body := fmt.Sprintf(`{"query":{"pattern":"."},"pagination":{"limit":1,"cursor":%q}`, cursor)
 			if at != "" {
@@ -311,9 +311,9 @@ func TestCursorsOfMoments(t *testing.T) {
 }
 
 // page asks for a page of one item.
-func (p *pastClient) page(h handler, query, cursor, at string) answer {
+func (p *pastClient) page(h handler, cursor, at string) answer {
 	p.t.Helper()
-	query += "&limit=1"
+	query := "limit=1"
 	if cursor != "" {
 		query += "&cursor=" + cursor
 	}

@@ -25,8 +25,8 @@ func (o oneBranch) Lookup(_ context.Context, name string) (object.ID, bool, erro
 
 func (oneBranch) Default(context.Context) (string, error) { return "refs/heads/main", nil }
 
-func (b oneBranch) At(_ context.Context, _ revision.Moment, do func(revision.Refs) error) error {
-	return do(b)
+func (o oneBranch) At(_ context.Context, _ revision.Moment, do func(revision.Refs) error) error {
+	return do(o)
 }
 
 // TestJumps walks along first parents from moving tips with one memory of jumps, and with one that

@@ -122,6 +122,7 @@ func (l *Limits) setDefaults() {
 	l.OpenContentCountMax = cmp.Or(l.OpenContentCountMax, 1_000)
 	l.LastCommitCountMax = cmp.Or(l.LastCommitCountMax, 100_000)
 	l.TraceBytesMax = cmp.Or(l.TraceBytesMax, 256<<20)
+	l.MergeBytesMax = cmp.Or(l.MergeBytesMax, 256<<20)
 	l.DiffFileBytes = cmp.Or(l.DiffFileBytes, 512<<20)
 	l.VerifyCountMax = cmp.Or(l.VerifyCountMax, 100_000)
 	l.ReceiptLife = cmp.Or(l.ReceiptLife, 24*time.Hour)

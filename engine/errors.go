@@ -100,9 +100,27 @@ func badName(field string, err error) error {
 type StaleError struct {
 	Branch           string
 	Expected, Actual object.ID // zero for "no such branch"
+	Of               StaleKind
 }
 
+// StaleKind says what is not as expected.
+type StaleKind uint8
+
+// What may not be as expected.
+const (
+	StaleTarget StaleKind = iota // the tip of the branch that is to move
+	StaleSource                  // what is to be merged
+	StaleResult                  // the tree that a merge comes to
+)
+
 func (e *StaleError) Error() string {
+	switch e.Of {
+	case StaleSource:
+		return fmt.Sprintf("%q is at %s, not at the expected %s", e.Branch, e.Actual, e.Expected)
+	case StaleResult:
+		return fmt.Sprintf("the merge into %q comes to tree %s, not to the expected %s", e.Branch, e.Actual, e.Expected)
+	case StaleTarget:
+	}
 	return fmt.Sprintf("branch %q is at %s, not at the expected %s", e.Branch, e.Actual, e.Expected)
 }
 

@@ -13,7 +13,9 @@
 //	advertise, fetch, clone, receive     git clients: refs, packs out, packs in
 //	upload, patchupload, commit,         commits from files or a patch; writes that share a batch
 //	combine
-//	merge, mergepreview, restorecommit   commits from other commits
+//	merge, mergepreview, previewtoken,   commits from other commits
+//	cherrypick, restorecommit,
+//	branchmove
 //	moment, pastdefault                  the repository as it was
 //	branches, createbranch, tags,        refs
 //	deleteref, changerefs

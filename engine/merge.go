@@ -50,6 +50,8 @@ type MergeRequest struct {
 	Details CommitDetails
 	// Unrelated allows branches without a common ancestor.
 	Unrelated bool
+	// Preview is a merge that was shown: the outcome must be the same. Source and Target are its own.
+	Preview *PreviewToken
 }
 
 // MergeKind is the kind of outcome of a merge.
@@ -105,10 +107,6 @@ func (m *MergeRequest) check() error {
 	return nil
 }
 
-// mergeTriesMax bounds how often a merge is repeated because its target has moved:
-// docs/invariants.md 43.
-const mergeTriesMax = 16
-
 // Merge merges a commit into a branch and returns when that is durable. The source commit is
 // resolved once. When the target moves during the merge and the request has no expectation, the
 // merge is repeated onto the new tip. A conflict is an outcome, not an error.
@@ -120,81 +118,39 @@ func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeReques
 	if err := request.check(); err != nil {
 		return MergeOutcome{}, err
 	}
+	var plan mergePlan
 	var source object.ID
-	for range mergeTriesMax {
-		outcome, pinned, err := r.mergeOnce(ctx, &actor, &request, source)
-		if !errors.Is(err, errTargetMoved) {
-			return outcome, unreadable(err)
-		}
-		source = pinned
-	}
-	return MergeOutcome{}, fmt.Errorf("merge into %s: %w", request.Target.Name, refs.ErrBusy)
-}
-
-// errTargetMoved says that the target has moved since a merge was computed.
-var errTargetMoved = errors.New("engine: the target of a merge moved")
-
-// mergeOnce merges the source, or the tip that it is pinned to, into the current target, and
-// returns that tip. The merge is computed before the repository's turn begins. Refusals are left to
-// the transaction, where an idempotency key may replay an earlier success instead.
-func (r *Repository) mergeOnce(
-	ctx context.Context, actor *Actor, request *MergeRequest, pinned object.ID,
-) (_ MergeOutcome, source object.ID, err error) {
-	view, err := r.writable(ctx, actor)
-	if err != nil {
-		return MergeOutcome{}, pinned, err
-	}
-	defer view.Close()
-	defer actor.hold.Release()
-	objects := view.NewQuarantine(ctx)
-	defer objects.Close() // once the write is durable, this cannot fail it any more
-	plan, planErr := r.planMerge(ctx, objects, request, pinned)
-	source = plan.outcome.Source
-	name := request.Target.Namespace.Full("refs/heads/" + request.Target.Name)
-	change := r.change(actor, "merge", name)
-	change.FastForward = onTop
-	outcome := plan.outcome
-	if planErr == nil && outcome.Kind == MergeForwarded {
-		planErr = verifyAhead(ctx, &change, refs.Move{Name: name, Before: outcome.Old, After: outcome.Commit})
-	}
-	done, err := r.transact(ctx, actor, change, objects, func(ctx context.Context, tx *refs.Tx, _ *Repository) error {
-		if planErr != nil {
-			return planErr
-		}
-		switch ref, err := tx.Lookup(ctx, name); {
-		case errors.Is(err, refs.ErrNotFound), err == nil && ref.ID != outcome.Old:
-			return errTargetMoved
-		case err != nil:
-			return fmt.Errorf("look up branch %s: %w", request.Target.Name, err)
-		}
-		outcome.Sequence = tx.Sequence()
-		if outcome.Kind == MergeNothing || outcome.Kind == MergeConflicted {
-			return refs.ErrUnchanged
-		}
-		if err := objects.Refresh(ctx); err != nil {
-			return fmt.Errorf("refresh objects: %w", err)
-		}
-		if err := requireCommit(ctx, objects.View().Linked(), outcome.Commit); err != nil {
-			return err // pruned: no ref led to it
-		}
-		if err := objects.Stage(ctx, tx.Batch()); err != nil {
-			return fmt.Errorf("stage objects: %w", err)
-		}
-		if err := tx.Set(ctx, name, &outcome.Old, outcome.Commit, object.ZeroID); err != nil {
-			return err
-		}
-		outcome.Sequence++
-		return setReceipt(tx, outcome)
+	done, err := r.moveBranch(ctx, &actor, &branchChange{
+		cause: "merge", target: request.Target, likely: r.likely(request.Source),
+		plan: func(ctx context.Context, names lookuper, objects *odb.Quarantine) (branchMove, error) {
+			var err error
+			plan, err = r.planMerge(ctx, names, objects, &request, source)
+			source = plan.outcome.Source
+			return plan.move(), err
+		},
+		verify: func(ctx context.Context, names lookuper, view *odb.View) error {
+			if request.Preview == nil {
+				return nil // a source that moves meanwhile is merged as it was
+			}
+			found, err := r.resolve(ctx, names, view.Asking(), request.Source)
+			if err != nil {
+				return err
+			}
+			return request.Preview.checkTips(r, found.Commit, plan.outcome.Old)
+		},
+		outcome: func(sequence uint64) any {
+			plan.outcome.Sequence = sequence
+			return plan.outcome
+		},
 	})
-	if err != nil {
-		return MergeOutcome{}, source, err
+	switch {
+	case err != nil:
+		return MergeOutcome{}, unreadable(err)
+	case done.Replayed:
+		return decodeReceipt[MergeOutcome](done.Receipt)
 	}
-	if done.Replayed {
-		outcome, err = decodeReceipt[MergeOutcome](done.Receipt)
-		return outcome, source, err
-	}
-	objects.Settled(ctx)
-	return outcome, source, nil
+	plan.outcome.Sequence = done.Sequence
+	return plan.outcome, nil
 }
 
 // mergePlan is a merge that is ready to be committed.
@@ -204,24 +160,42 @@ type mergePlan struct {
 	result  *merge.Result // nil where no trees were merged
 }
 
-// planMerge decides on the outcome of a merge and writes the new objects into objects.
+// move is what the plan makes of the target.
+func (p *mergePlan) move() branchMove {
+	o := &p.outcome
+	switch o.Kind {
+	case MergeNothing, MergeConflicted:
+		return branchMove{Old: o.Old, Tip: o.Old}
+	default:
+		return branchMove{Old: o.Old, Tip: o.Commit, Forward: o.Kind == MergeForwarded}
+	}
+}
+
+// planMerge decides on the outcome of a merge by the refs in names, and writes the new objects into
+// objects. pinned is the source commit if it is known, or zero.
 func (r *Repository) planMerge(
-	ctx context.Context, objects *odb.Quarantine, request *MergeRequest, pinned object.ID,
+	ctx context.Context, names lookuper, objects *odb.Quarantine, request *MergeRequest, pinned object.ID,
 ) (mergePlan, error) {
-	plan, err := r.relate(ctx, objects.View().Linked(), request, pinned)
+	view := objects.View().Linked()
+	plan, err := r.relate(ctx, names, view, request, pinned)
 	o := &plan.outcome
-	if err != nil || o.Kind == MergeNothing {
+	if err != nil {
 		return plan, err
 	}
-	if o.Promoted, err = revwalk.Ahead(ctx, objects.View().Linked(), o.Source, o.Old); err != nil {
+	if o.Kind == MergeNothing {
+		return plan, request.Preview.checkTree(o.Tree)
+	}
+	if o.Promoted, err = revwalk.Ahead(ctx, view, o.Source, o.Old); err != nil {
 		return plan, fmt.Errorf("compare branches: %w", err)
 	}
 	switch {
 	case o.Kind == MergeForwarded && (request.Squash || request.Strategy == AlwaysMerge):
 	case o.Kind == MergeForwarded:
 		o.Commit = o.Source
-		o.Tree, err = treeOf(ctx, objects.View().Linked(), o.Commit)
-		return plan, err
+		if o.Tree, err = treeOf(ctx, view, o.Commit); err != nil {
+			return plan, err
+		}
+		return plan, request.Preview.checkTree(o.Tree)
 	case request.Strategy == OnlyForward:
 		return plan, &failure{kind: ErrNotForward, text: fmt.Sprintf("%q cannot be moved forward to %q", request.Target.Name,
 			request.Source.Text)}
@@ -229,7 +203,10 @@ func (r *Repository) planMerge(
 	if err := request.Details.check(); err != nil {
 		return plan, err
 	}
-	if err := r.mergeTrees(ctx, objects.View().Linked(), request, &plan); err != nil || !plan.result.Clean() {
+	if err := r.mergeTrees(ctx, view, request, &plan); err != nil {
+		return plan, err
+	}
+	if err := request.Preview.checkTree(plan.result.Tree); err != nil || !plan.result.Clean() {
 		return plan, err
 	}
 	if err := plan.result.Write(ctx, objects); err != nil {
@@ -250,18 +227,12 @@ func (r *Repository) planMerge(
 	return plan, err
 }
 
-// relate finds the two tips and how they are related: the kind is [MergeNothing] or
+// relate finds the two tips in names and how they are related: the kind is [MergeNothing] or
 // [MergeForwarded] where one holds the other.
 func (r *Repository) relate(
-	ctx context.Context, view *odb.View, request *MergeRequest, pinned object.ID,
+	ctx context.Context, names lookuper, view *odb.View, request *MergeRequest, pinned object.ID,
 ) (plan mergePlan, err error) {
 	o := &plan.outcome
-	into := CommitName{Text: request.Target.Name, Namespace: request.Target.Namespace}
-	names, err := r.names(ctx, r.likely(request.Source, into)...)
-	if err != nil {
-		return plan, err
-	}
-	defer func() { err = errors.Join(err, names.Close()) }()
 	if o.Source = pinned; pinned.IsZero() {
 		found, err := r.resolve(ctx, names, view.Asking(), request.Source)
 		if err != nil {
@@ -269,14 +240,13 @@ func (r *Repository) relate(
 		}
 		o.Source = found.Commit
 	}
-	target, err := into.branch(ctx, names, "branch")
-	if err != nil {
+	if o.Old, err = request.Target.tip(ctx, names, request.Expected); err != nil {
 		return plan, err
 	}
-	o.Old = target.Commit
-	o.Sequence = names.Sequence()
-	if request.Expected != nil && *request.Expected != o.Old {
-		return plan, &StaleError{Branch: request.Target.Name, Expected: *request.Expected, Actual: o.Old}
+	if request.Preview != nil {
+		if err := request.Preview.checkTips(r, o.Source, o.Old); err != nil {
+			return plan, err
+		}
 	}
 	if plan.bases, err = revwalk.MergeBases(ctx, view, o.Old, o.Source); err != nil {
 		return plan, fmt.Errorf("find merge bases: %w", err)
@@ -292,6 +262,16 @@ func (r *Repository) relate(
 		o.Kind = MergeForwarded
 	}
 	return plan, err
+}
+
+// tip returns the tip of the branch. Errors: [ErrNotFound], [ErrStale].
+func (b *MergeBranch) tip(ctx context.Context, names lookuper, expected *object.ID) (object.ID, error) {
+	name := CommitName{Text: b.Name, Namespace: b.Namespace}
+	found, err := name.branch(ctx, names, "branch")
+	if err == nil && expected != nil && *expected != found.Commit {
+		err = &StaleError{Branch: b.Name, Expected: *expected, Actual: found.Commit}
+	}
+	return found.Commit, err
 }
 
 // mergeTrees merges the trees of a plan's tips.

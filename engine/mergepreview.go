@@ -11,6 +11,8 @@ import (
 // MergePreview is the expected outcome of a merge.
 type MergePreview struct {
 	MergeOutcome
+	// Token makes a merge land as it is shown here.
+	Token PreviewToken
 	// Shown are the conflicts with the versions of both sides.
 	Shown []ShownConflict
 	// Hidden are conflicts that are not shown, with the reason.
@@ -69,16 +71,37 @@ func (r *Repository) PreviewMerge(
 	}
 	defer func() { err = unreadable(errors.Join(err, view.Close())) }()
 	view = view.Linked() // branches lead to all of it
-	plan, err := r.relate(ctx, view, &request, object.ZeroID)
-	if err != nil || plan.outcome.Kind != "" {
-		return MergePreview{MergeOutcome: plan.outcome}, err
+	names, err := r.names(ctx, append(r.likely(source), target.stored())...)
+	if err != nil {
+		return preview, err
 	}
-	if err := r.mergeTrees(ctx, view, &request, &plan); err != nil {
+	defer func() { err = errors.Join(err, names.Close()) }()
+	plan, err := r.relate(ctx, names, view, &request, object.ZeroID)
+	if err != nil {
+		return preview, err
+	}
+	switch plan.outcome.Kind {
+	case MergeForwarded:
+		plan.outcome.Tree, err = treeOf(ctx, view, plan.outcome.Source)
+	case MergeNothing:
+	default:
+		if err = r.mergeTrees(ctx, view, &request, &plan); err == nil {
+			plan.outcome.Tree = plan.result.Tree
+		}
+	}
+	if err != nil {
 		return preview, err
 	}
 	preview.MergeOutcome = plan.outcome
+	preview.Token = PreviewToken{
+		Repo: r.record.ID, Source: source, Target: target,
+		SourceTip: plan.outcome.Source, TargetTip: plan.outcome.Old, Tree: plan.outcome.Tree,
+	}
+	if plan.result == nil {
+		return preview, nil
+	}
 	if plan.result.Clean() {
-		preview.Kind, preview.Tree = MergeCommitted, plan.result.Tree
+		preview.Kind = MergeCommitted
 		return preview, nil
 	}
 	s := &showing{result: plan.result, contents: contents, left: previewBytesMax}

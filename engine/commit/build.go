@@ -56,8 +56,8 @@ func (h *Header) Encode(tree object.ID) []byte {
 	c := object.Commit{
 		Tree:      tree,
 		Parents:   h.Parents,
-		Author:    signature(h.Author, h.When),
-		Committer: signature(h.Committer, h.When),
+		Author:    h.Author.At(h.When),
+		Committer: h.Committer.At(h.When),
 		Message:   h.Message,
 	}
 	if !strings.HasSuffix(c.Message, "\n") {
@@ -66,7 +66,8 @@ func (h *Header) Encode(tree object.ID) []byte {
 	return c.Append(nil)
 }
 
-func signature(p Person, when time.Time) object.Signature {
+// At returns the line of p in a commit that is made at a time, in UTC.
+func (p Person) At(when time.Time) object.Signature {
 	return object.Signature{
 		Name:    strings.TrimSpace(p.Name),
 		Email:   strings.TrimSpace(p.Email),

@@ -27,6 +27,14 @@ func Commits(
 	return r.merge(ctx, commitOf(ours), commitOf(theirs), bases, 0)
 }
 
+// Trees merges tree theirs into tree ours, both of which come from tree base. Each may be the empty
+// tree. Errors: [ErrTooLarge]; those of reading objects from view, which must stay open while the
+// result is used.
+func Trees(ctx context.Context, view *odb.View, base, ours, theirs object.ID, o Options) (*Result, error) {
+	o.fill()
+	return mergeTrees(ctx, newObjects(view, o.BytesMax), [3]object.ID{base, ours, theirs}, o, 0)
+}
+
 // recursion merges commits whose merge bases have to be merged.
 type recursion struct {
 	Options

@@ -194,6 +194,46 @@ func contracts() []clientCall {
 			nil,
 		},
 
+		{"POST /{n}/branches/create", `{"target_branch":"shown","base_ref":"$FIRST"}`, 201, nil, nil},
+		{
+			"GET /{n}/merge/preview?source_ref=topic&target_branch=shown", ``, 200,
+			map[string]string{"result": "fast_forward"},
+			map[string]string{"TOKEN": "preview_token"},
+		},
+		{
+			"POST /{n}/merge", `{"preview_token":"$TOKEN"}`, 200,
+			map[string]string{"result": "fast_forward", "source.ref": "topic", "target.branch": "shown", "commit_sha": "$THIRD"},
+			nil,
+		},
+		{
+			"POST /{n}/merge", `{"preview_token":"$TOKEN"}`, 409,
+			map[string]string{"conflict_type": "target_moved"},
+			nil,
+		},
+		{
+			"POST /{n}/cherry-pick",
+			`{"commits":["$FIRST"],"target_branch":"topic","message_line":true,"mainline":1,"empty":"keep",` + person + `}`,
+			409,
+			map[string]string{
+				"conflict_type": "merge_conflict", "conflict_paths.0": "f", "commit_index": "0", "commit_sha": "$FIRST",
+			},
+			nil,
+		},
+		{
+			"POST /{n}/cherry-pick", `{"commits":["$DRAFT"],"target_branch":"topic","expected_target_sha":"$THIRD",` + person + `}`,
+			200,
+			map[string]string{
+				"result": "committed", "target.branch": "topic", "target.old_sha": "$THIRD", "commits.0.source_sha": "$DRAFT",
+			},
+			map[string]string{"PICKED": "commit_sha"},
+		},
+		{
+			"POST /{n}/revert", `{"commits":["topic"],"target_branch":"topic","expected_target_sha":"$PICKED",` + person + `}`, 200,
+			map[string]string{"result": "committed", "target.old_sha": "$PICKED", "commits.0.source_sha": "$PICKED"},
+			nil,
+		},
+		{"POST /{n}/branches/create", `{"target_branch":"topic","base_ref":"$THIRD","force":true}`, 200, nil, nil},
+
 		{"POST /{n}/notes", `{"object_ref":"topic","note":"n","notes_ref":"reviews"}`, 201, map[string]string{
 			"sha": "$THIRD", "notes_ref": "refs/notes/reviews", "target_ref": "refs/notes/reviews", "result.status": "ok",
 		}, map[string]string{"NOTES": "new_ref_sha"}},

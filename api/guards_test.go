@@ -25,6 +25,7 @@ func TestGuards(t *testing.T) {
 	known := map[string]string{ // the guards of each call
 		"POST " + v1 + "/commit-pack": "expected_head_sha", "POST " + v1 + "/diff-commit": "expected_head_sha",
 		"POST " + v1 + "/restore-commit": "expected_head_sha", "POST " + v1 + "/merge": "expected_target_sha",
+		"POST " + v1 + "/cherry-pick": "expected_target_sha", "POST " + v1 + "/revert": "expected_target_sha",
 		"POST " + v1 + "/notes": "expected_ref_sha", "DELETE " + v1 + "/notes": "expected_ref_sha",
 	}
 	for name, test := range inFamilies(writings) {

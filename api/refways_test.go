@@ -209,6 +209,15 @@ func merged(strategy, more string) func(a *act) reply {
 	}
 }
 
+// picked repeats or takes back the commit that the branch of the object ends in.
+func picked(path, more string) func(a *act) reply {
+	return func(a *act) reply {
+		a.t.Helper()
+		return a.json("POST "+v1+path, `{"commits":[%q],"target_branch":"bound/t","mainline":1,"empty":"keep",%s%s}`, a.id, more,
+			author)
+	}
+}
+
 // restored brings back a tree.
 func restored(more string) func(a *act) reply {
 	return func(a *act) reply {
@@ -304,6 +313,11 @@ var ways = map[string]way{
 	"merge, ephemerals": {
 		route: "POST " + v1 + "/merge", branch: true, do: merged("ff_prefer", `"target_is_ephemeral":true,`),
 	},
+
+	"cherry-pick":            {route: "POST " + v1 + "/cherry-pick", stored: true, do: picked("/cherry-pick", "")},
+	"cherry-pick, ephemeral": {route: "POST " + v1 + "/cherry-pick", stored: true, do: picked("/cherry-pick", `"target_is_ephemeral":true,`)},
+	"revert":                 {route: "POST " + v1 + "/revert", stored: true, do: picked("/revert", "")},
+	"revert, ephemeral":      {route: "POST " + v1 + "/revert", stored: true, do: picked("/revert", `"target_is_ephemeral":true,`)},
 
 	"commit": {route: "POST " + v1 + "/commit-pack", once: true, do: func(a *act) reply {
 		return a.lines("POST "+v1+"/commit-pack", commitPack(`"target_branch":"bound/t"`, "1"))

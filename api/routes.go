@@ -208,6 +208,16 @@ func Routes(d *rest.Door) []Route {
 			Computes: true, CostsBytes: mergeCosts,
 		},
 		{
+			Method: "POST", Path: v1 + "/repos/cherry-pick", Named: named + "/cherry-pick",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.CherryPick,
+			Computes: true, CostsBytes: mergeCosts,
+		},
+		{
+			Method: "POST", Path: v1 + "/repos/revert", Named: named + "/revert",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.Revert,
+			Computes: true, CostsBytes: mergeCosts,
+		},
+		{
 			Method: "POST", Path: v1 + "/repos/restore-commit", Named: named + "/restore-commit",
 			Scope: auth.GitWrite, Denied: forbidden, Handler: d.RestoreCommit,
 		},

@@ -57,6 +57,8 @@ func TestScopes(t *testing.T) {
 		"POST /api/v1/repos/restore-commit":    403,
 		"POST /api/v1/repos/merge":             403,
 		"GET /api/v1/repos/merge/preview":      403,
+		"POST /api/v1/repos/cherry-pick":       403,
+		"POST /api/v1/repos/revert":            403,
 	}
 	var named []api.Route
 	f := serve(t, nil, func(c *api.Config) {

@@ -309,6 +309,8 @@ var writings = map[string]writing{
 		},
 		denied: []string{noPush, verifySig}, ephemeral: `"target_is_ephemeral":true`,
 	},
+	"POST " + v1 + "/cherry-pick": {call: picking("/cherry-pick"), denied: []string{noPush, verifySig}, ephemeral: `"target_is_ephemeral":true`},
+	"POST " + v1 + "/revert":      {call: picking("/revert"), denied: []string{noPush, verifySig}, ephemeral: `"target_is_ephemeral":true`},
 	"POST " + v1 + "/restore-commit": {
 		call: func(w *writable, name, space string) ([]call, call) {
 			return []call{createBranch(name, space)}, call{"POST " + v1 + "/restore-commit", "r", fmt.Sprintf(
@@ -317,6 +319,15 @@ var writings = map[string]writing{
 		},
 		denied: []string{noPush, verifySig}, ephemeral: `"ephemeral":true`,
 	},
+}
+
+// picking picks the tip of main on a branch, where it changes nothing.
+func picking(path string) func(w *writable, name, space string) ([]call, call) {
+	return func(_ *writable, name, space string) ([]call, call) {
+		ahead := call{"POST " + v1 + "/commit-pack", "r", commitLines("", name, name)}
+		return []call{ahead, createBranch(name, space)}, call{"POST " + v1 + path, "r", fmt.Sprintf(
+			`{"commits":["main"],"target_branch":%q,"empty":"keep",%s%s}`, name, person, member(space))}
+	}
 }
 
 // withCredential changes the credential of a repository.

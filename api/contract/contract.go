@@ -13,7 +13,7 @@
 //	branches, tags, notes                    refs
 //	files, filesread, commits, diff, grep    reading
 //	blame, archive
-//	commitpack, merge                        writing
+//	commitpack, merge, cherrypick            writing
 package contract
 
 import (
@@ -90,7 +90,7 @@ func All() []openapi.Operation {
 	for _, group := range [][]call{
 		repositoryCalls(), usageCalls(), eventCalls(), orgEventCalls(), branchCalls(), tagCalls(), fileCalls(),
 		filesReadCalls(), commitCalls(), diffCalls(),
-		commitPackCalls(), mergeCalls(), noteCalls(), grepCalls(), blameCalls(), archiveCalls(), detachCalls(),
+		commitPackCalls(), mergeCalls(), pickCalls(), noteCalls(), grepCalls(), blameCalls(), archiveCalls(), detachCalls(),
 		credentialCalls(),
 	} {
 		for _, c := range group {

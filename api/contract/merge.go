@@ -8,18 +8,19 @@ import (
 
 // Merge is the body of a merge.
 type Merge struct {
-	SourceRef         string  `json:"source_ref" schema:"required" jsonschema:"what to merge: a branch, or another revision"`
+	SourceRef         string  `json:"source_ref" jsonschema:"what to merge: a branch, or another revision; required without preview_token"`
 	SourceBranch      string  `json:"source_branch" schema:"older=source_ref"`
 	SourceIsEphemeral bool    `json:"source_is_ephemeral" jsonschema:"its namespace"`
-	TargetBranch      string  `json:"target_branch" schema:"required" jsonschema:"the branch that moves"`
+	TargetBranch      string  `json:"target_branch" jsonschema:"the branch that moves; required without preview_token"`
 	TargetIsEphemeral bool    `json:"target_is_ephemeral" jsonschema:"its namespace"`
-	Strategy          string  `json:"strategy" schema:"required,enum=merge|ff_only|ff_prefer" jsonschema:"always make a commit; fast-forward or fail; fast-forward if possible"`
+	Strategy          string  `json:"strategy" schema:"enum=merge|ff_only|ff_prefer" jsonschema:"always make a commit; fast-forward or fail; fast-forward if possible; required without preview_token"`
 	Squash            bool    `json:"squash" jsonschema:"makes one commit with the target as its only parent; not with ff_only"`
 	ExpectedTargetSHA string  `json:"expected_target_sha" schema:"Expected" jsonschema:"the tip that the target must have; 409 if it has another one"`
 	CommitMessage     string  `json:"commit_message" jsonschema:"required if a commit is made"`
 	Author            *Person `json:"author" jsonschema:"required if a commit is made"`
 	Committer         *Person `json:"committer" jsonschema:"the author by default"`
 	AllowUnrelated    bool    `json:"allow_unrelated_histories" jsonschema:"merges branches without a common ancestor"`
+	PreviewToken      string  `json:"preview_token" jsonschema:"of a preview: the merge is made as it was shown, or 409; source_ref, target_branch and strategy are not needed"`
 }
 
 // Merged is the answer to a merge.
@@ -52,8 +53,8 @@ type MergedTarget struct {
 // MergeConflict is the error of branches that conflict, and of a target that has moved.
 type MergeConflict struct {
 	Failure
-	ConflictType  string   `json:"conflict_type,omitempty" schema:"enum=merge_conflict|target_moved"`
-	ConflictPaths []string `json:"conflict_paths" schema:"optional" jsonschema:"sorted; empty for target_moved"`
+	ConflictType  string   `json:"conflict_type,omitempty" schema:"enum=merge_conflict|target_moved|source_moved|result_changed"`
+	ConflictPaths []string `json:"conflict_paths" schema:"optional" jsonschema:"sorted; empty but for merge_conflict"`
 	MergeBaseSHA  string   `json:"merge_base_sha,omitempty" schema:"ObjectID"`
 }
 
@@ -70,6 +71,7 @@ type MergePreview struct {
 	ConflictPaths     []string           `json:"conflict_paths" jsonschema:"sorted"`
 	Conflicts         []Conflict         `json:"conflicts" jsonschema:"at most 1,000"`
 	FilteredConflicts []FilteredConflict `json:"filtered_conflicts" jsonschema:"further conflicts"`
+	PreviewToken      string             `json:"preview_token" jsonschema:"for a merge as it is shown here"`
 }
 
 // Conflict is a path that conflicts.
@@ -162,7 +164,7 @@ func mergeCalls() []call {
  "target_branch": "main", "source_tip_sha": "4ba9c00da72379b9be872bc6c14c46f1c21443c7",
  "target_tip_sha": "25a01281fc66fb88e1f29f4da2631716a2e58326",
  "merge_base_sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50", "conflict_paths": [], "conflicts": [],
- "filtered_conflicts": []}`,
+ "filtered_conflicts": [], "preview_token": "AQABj1wSq4l5bK"}`,
 				}},
 				Errors: []openapi.Error{
 					notThere, fails(http.StatusPreconditionFailed, "The histories are unrelated."), tooLarge, unreadable,

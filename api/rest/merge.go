@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 
@@ -10,6 +11,7 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/commit"
 	"packhorse/pack/object"
+	"packhorse/refs"
 )
 
 // mergeJSON is the body of POST /repos/merge.
@@ -26,6 +28,7 @@ type mergeJSON struct {
 	Author            *commit.Person `json:"author"`
 	Committer         *commit.Person `json:"committer"`
 	AllowUnrelated    bool           `json:"allow_unrelated_histories"`
+	PreviewToken      string         `json:"preview_token"`
 }
 
 // mergedBranch is one of the branches of a merge, in its answer.
@@ -89,7 +92,12 @@ func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
 
 // request turns the body into a request; errors name the missing or malformed field.
 func (m *mergeJSON) request() (engine.MergeRequest, error) {
+	preview, err := m.preview()
+	if err != nil {
+		return engine.MergeRequest{}, err
+	}
 	request := engine.MergeRequest{
+		Preview:   preview,
 		Source:    mergeSource(m.SourceRef, m.SourceBranch, m.SourceIsEphemeral),
 		Target:    engine.MergeBranch{Name: m.TargetBranch, Namespace: namespace(m.TargetIsEphemeral)},
 		Strategy:  engine.MergeStrategy(m.Strategy),
@@ -110,9 +118,35 @@ func (m *mergeJSON) request() (engine.MergeRequest, error) {
 	if m.Committer != nil {
 		request.Details.Committer = *m.Committer
 	}
-	var err error
 	request.Expected, err = expectedID(m.ExpectedTargetSHA, "expected_target_sha")
 	return request, err
+}
+
+// preview reads the token of a preview, nil without one, and fills in what it says. What the body
+// says beside it must be the same.
+func (m *mergeJSON) preview() (*engine.PreviewToken, error) {
+	if m.PreviewToken == "" {
+		return nil, nil
+	}
+	p, err := engine.ParsePreviewToken(m.PreviewToken)
+	if err != nil {
+		return nil, err
+	}
+	source := mergeSource(m.SourceRef, m.SourceBranch, m.SourceIsEphemeral)
+	if said := source.Text; said != "" && said != p.Source.Text {
+		return nil, badRequest("%s: preview_token is of %.100q, not of %.100q", source.Field, p.Source.Text, said)
+	}
+	if said := m.TargetBranch; said != "" && said != p.Target.Name {
+		return nil, badRequest("target_branch: preview_token is of %.100q, not of %.100q", p.Target.Name, said)
+	}
+	m.SourceRef, m.SourceBranch = &p.Source.Text, nil
+	if p.Source.Kind == engine.BranchName {
+		m.SourceRef, m.SourceBranch = nil, &p.Source.Text
+	}
+	m.SourceIsEphemeral = p.Source.Namespace == refs.Ephemeral
+	m.TargetBranch, m.TargetIsEphemeral = p.Target.Name, p.Target.Namespace == refs.Ephemeral
+	m.Strategy = cmp.Or(m.Strategy, string(engine.PreferForward))
+	return p, nil
 }
 
 // mergeSource is the source of a merge.
@@ -130,12 +164,22 @@ func mergeConflict(outcome *engine.MergeOutcome) error {
 	return problem.With(&exchange.Error{Status: http.StatusConflict, Message: "the branches conflict"}, fields)
 }
 
-// withConflictType adds the type of the conflict to an error for a target that has moved.
+// withConflictType adds the type of the conflict to an error for a target that has moved, or a
+// merge that is not as it was shown.
 func withConflictType(err error) error {
-	if errors.Is(err, engine.ErrStale) {
-		return problem.With(err, map[string]any{"conflict_type": "target_moved", "conflict_paths": []string{}})
+	stale, ok := errors.AsType[*engine.StaleError](err)
+	if !ok {
+		return err
 	}
-	return err
+	kind := "target_moved"
+	switch stale.Of {
+	case engine.StaleSource:
+		kind = "source_moved"
+	case engine.StaleResult:
+		kind = "result_changed"
+	case engine.StaleTarget:
+	}
+	return problem.With(err, map[string]any{"conflict_type": kind, "conflict_paths": []string{}})
 }
 
 // shaOrNone is "" for the zero ID.

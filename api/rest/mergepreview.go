@@ -23,6 +23,7 @@ type previewJSON struct {
 	ConflictPaths     []string           `json:"conflict_paths"`
 	Conflicts         []conflictJSON     `json:"conflicts"`
 	FilteredConflicts []filteredConflict `json:"filtered_conflicts"`
+	PreviewToken      string             `json:"preview_token"`
 }
 
 type conflictJSON struct {
@@ -88,6 +89,7 @@ func previewOf(source, target string, preview *engine.MergePreview) previewJSON 
 		ConflictPaths:     engine.ConflictPaths(preview.Conflicts),
 		Conflicts:         []conflictJSON{},
 		FilteredConflicts: []filteredConflict{},
+		PreviewToken:      preview.Token.String(),
 	}
 	if preview.Kind == engine.MergeConflicted {
 		told.Status, told.Result = "conflicted", engine.MergeCommitted

@@ -13,7 +13,8 @@
 //	diff, diffstream                         diffs
 //	commitpack, fileoperation, diffcommit,   commits that come as a stream of lines
 //	diffchunk
-//	merge, mergepreview, restorecommit       commits from other commits
+//	merge, mergepreview, cherrypick,         commits from other commits
+//	restorecommit
 //	request, guard                           queries and JSON bodies; guards
 //	aliases                                  fields that have an older name, and parts of the path
 //	ndjson                                   streams of lines

@@ -30,6 +30,8 @@ type PickRequest struct {
 	// Author is that of reverts: a repeated commit keeps its own, and its date.
 	Author    commit.Person
 	Committer commit.Person // the author when empty
+	// Resolutions say what becomes of paths that conflict.
+	Resolutions []Resolution
 }
 
 // EmptyPick says what becomes of a commit that changes nothing, in git's words.
@@ -69,6 +71,8 @@ type PickOutcome struct {
 	Failed    int
 	Conflicts []merge.Conflict `json:",omitempty"`
 	Sequence  uint64
+
+	needs []object.ID // stored blobs that resolve conflicts
 }
 
 // Picked is a commit, and the one that was made of it, which is zero if it was left out, was there
@@ -101,6 +105,9 @@ func (p *PickRequest) check() error {
 	if _, err := p.Target.Namespace.Branch(p.Target.Name); err != nil {
 		return invalid("target_branch: %v", err)
 	}
+	if err := checkResolutions(p.Resolutions, len(p.Commits)); err != nil {
+		return err
+	}
 	if p.Committer == (commit.Person{}) {
 		p.Committer = p.Author
 	}
@@ -119,8 +126,8 @@ func (p *PickRequest) check() error {
 // nothing is changed then.
 //
 // Errors: [ErrInvalid], also for a merge without mainline; [ErrNotFound] for a name that does not
-// exist; [ErrStale]; [ErrTooLarge], merge.ErrTooLarge; [ErrUnreadable]; refs.ErrDenied,
-// refs.ErrBusy, refs.ErrReceiptMismatch.
+// exist; [ErrStale]; [ErrNoConflict], merge.ErrInTheWay; [ErrTooLarge], merge.ErrTooLarge;
+// [ErrUnreadable]; refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) Pick(ctx context.Context, actor Actor, request PickRequest) (PickOutcome, error) {
 	if err := request.check(); err != nil {
 		return PickOutcome{}, err
@@ -131,7 +138,7 @@ func (r *Repository) Pick(ctx context.Context, actor Actor, request PickRequest)
 		cause: request.cause(), target: request.Target, likely: r.likely(request.Commits...),
 		plan: func(ctx context.Context, names lookuper, objects *odb.Quarantine) (_ branchMove, err error) {
 			if sources == nil {
-				if sources, err = r.pickSources(ctx, names, objects.View(), &request); err != nil {
+				if sources, err = r.resolveAll(ctx, names, objects.View(), request.Commits); err != nil {
 					return branchMove{}, err
 				}
 			}
@@ -158,19 +165,19 @@ func (o *PickOutcome) move() branchMove {
 	if o.Kind != PickCommitted {
 		return branchMove{Old: o.Old, Tip: o.Old}
 	}
-	move := branchMove{Old: o.Old, Tip: o.Commit}
+	move := branchMove{Old: o.Old, Tip: o.Commit, Needs: o.needs}
 	for _, done := range o.Done {
 		move.Needs = append(move.Needs, done.Source)
 	}
 	return move
 }
 
-// pickSources finds the commits of a request by the refs in names.
-func (r *Repository) pickSources(
-	ctx context.Context, names lookuper, view *odb.View, request *PickRequest,
+// resolveAll finds the commits that a request names by the refs in names.
+func (r *Repository) resolveAll(
+	ctx context.Context, names lookuper, view *odb.View, wanted []CommitName,
 ) ([]object.ID, error) {
-	sources := make([]object.ID, len(request.Commits))
-	for i, name := range request.Commits {
+	sources := make([]object.ID, len(wanted))
+	for i, name := range wanted {
 		if err := fair.Pause(ctx); err != nil {
 			return nil, err
 		}
@@ -205,7 +212,7 @@ func (r *Repository) planPicks(
 				continue
 			}
 			seen[source] = true
-			if err := p.pick(ctx, &outcome, source); err != nil {
+			if err := p.pick(ctx, &outcome, source, i); err != nil {
 				return err
 			}
 			if outcome.Kind == PickConflicted || outcome.Kind == PickEmpty {
@@ -227,7 +234,7 @@ type picking struct {
 }
 
 // pick makes the next commit on top of what the outcome holds so far.
-func (p *picking) pick(ctx context.Context, outcome *PickOutcome, source object.ID) error {
+func (p *picking) pick(ctx context.Context, outcome *PickOutcome, source object.ID, index int) error {
 	view := p.objects.View().Linked()
 	_, data, err := view.Read(ctx, source)
 	if err != nil {
@@ -262,6 +269,11 @@ func (p *picking) pick(ctx context.Context, outcome *PickOutcome, source object.
 	if err != nil {
 		return fmt.Errorf("pick %s: %w", source, err)
 	}
+	needs, err := resolveConflicts(ctx, view, result, p.request.Resolutions, index)
+	if err != nil {
+		return err
+	}
+	outcome.needs = append(outcome.needs, needs...)
 	if !result.Clean() {
 		outcome.Kind, outcome.Conflicts = PickConflicted, result.Conflicts
 		return nil

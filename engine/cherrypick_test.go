@@ -37,7 +37,8 @@ type pickWorld struct {
 	bare    *oracle.Repository
 	tree    string // the work tree
 	commits []string
-	moved   int // branches made so far
+	moved   int  // branches made so far
+	stopped bool // git's last pick
 }
 
 func openPicks(t *testing.T, bare *oracle.Repository) *pickWorld {
@@ -90,9 +91,12 @@ func (w *pickWorld) git(args ...string) string {
 // checkout is where git's next picks go.
 func (w *pickWorld) checkout(tip string) {
 	w.t.Helper()
-	w.git("cherry-pick", "--quit")
-	w.git("reset", "--quiet", "--hard")
-	w.git("clean", "-ffdxq")
+	if w.stopped {
+		w.git("cherry-pick", "--quit")
+		w.git("reset", "--quiet", "--hard")
+		w.git("clean", "-ffdxq")
+		w.stopped = false
+	}
 	w.git("checkout", "--quiet", "--force", "--detach", tip)
 }
 
@@ -103,6 +107,7 @@ func (w *pickWorld) theirs(args ...string) (tip, ended string, paths []string) {
 	if err == nil {
 		return w.git("rev-parse", "HEAD"), "committed", nil
 	}
+	w.stopped = true
 	for entry := range strings.SplitSeq(w.git("ls-files", "--unmerged", "-z"), "\x00") {
 		if _, path, ok := strings.Cut(entry, "\t"); ok {
 			paths = append(paths, path)

@@ -52,6 +52,8 @@ type MergeRequest struct {
 	Unrelated bool
 	// Preview is a merge that was shown: the outcome must be the same. Source and Target are its own.
 	Preview *PreviewToken
+	// Resolutions say what becomes of paths that conflict.
+	Resolutions []Resolution
 }
 
 // MergeKind is the kind of outcome of a merge.
@@ -95,6 +97,9 @@ func (m *MergeRequest) check() error {
 	if m.Source.Text == m.Target.Name && m.Source.Namespace == m.Target.Namespace {
 		return invalid("source_branch and target_branch are the same branch")
 	}
+	if err := checkResolutions(m.Resolutions, 1); err != nil {
+		return err
+	}
 	switch m.Strategy {
 	case AlwaysMerge, PreferForward:
 	case OnlyForward:
@@ -111,9 +116,9 @@ func (m *MergeRequest) check() error {
 // resolved once. When the target moves during the merge and the request has no expectation, the
 // merge is repeated onto the new tip. A conflict is an outcome, not an error.
 //
-// Errors: [ErrInvalid]; [ErrNotFound] for a name that does not exist; [ErrStale];
-// [ErrNotForward], merge.ErrUnrelated; merge.ErrTooLarge; [ErrUnreadable]; refs.ErrDenied,
-// refs.ErrBusy, refs.ErrReceiptMismatch.
+// Errors: [ErrInvalid]; [ErrNotFound] for a name that does not exist; [ErrStale]; [ErrNoConflict],
+// merge.ErrInTheWay; [ErrNotForward], merge.ErrUnrelated; merge.ErrTooLarge; [ErrUnreadable];
+// refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeRequest) (MergeOutcome, error) {
 	if err := request.check(); err != nil {
 		return MergeOutcome{}, err
@@ -157,6 +162,7 @@ func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeReques
 type mergePlan struct {
 	outcome MergeOutcome
 	bases   []object.ID   // the merge bases of the tips, newest first
+	needs   []object.ID   // stored blobs that resolve conflicts
 	result  *merge.Result // nil where no trees were merged
 }
 
@@ -167,7 +173,7 @@ func (p *mergePlan) move() branchMove {
 	case MergeNothing, MergeConflicted:
 		return branchMove{Old: o.Old, Tip: o.Old}
 	default:
-		return branchMove{Old: o.Old, Tip: o.Commit, Forward: o.Kind == MergeForwarded}
+		return branchMove{Old: o.Old, Tip: o.Commit, Forward: o.Kind == MergeForwarded, Needs: p.needs}
 	}
 }
 
@@ -195,6 +201,9 @@ func (r *Repository) planMerge(
 		if o.Tree, err = treeOf(ctx, view, o.Commit); err != nil {
 			return plan, err
 		}
+		if len(request.Resolutions) > 0 {
+			return plan, noConflict(0, request.Resolutions[0].Path)
+		}
 		return plan, request.Preview.checkTree(o.Tree)
 	case request.Strategy == OnlyForward:
 		return plan, &failure{kind: ErrNotForward, text: fmt.Sprintf("%q cannot be moved forward to %q", request.Target.Name,
@@ -206,9 +215,17 @@ func (r *Repository) planMerge(
 	if err := r.mergeTrees(ctx, view, request, &plan); err != nil {
 		return plan, err
 	}
-	if err := request.Preview.checkTree(plan.result.Tree); err != nil || !plan.result.Clean() {
+	if err := request.Preview.checkTree(plan.result.Tree); err != nil {
 		return plan, err
 	}
+	if plan.needs, err = resolveConflicts(ctx, view, plan.result, request.Resolutions, 0); err != nil {
+		return plan, err
+	}
+	if !plan.result.Clean() {
+		o.Kind, o.Conflicts = MergeConflicted, plan.result.Conflicts
+		return plan, nil
+	}
+	o.Conflicts = nil
 	if err := plan.result.Write(ctx, objects); err != nil {
 		return plan, err
 	}

@@ -8,13 +8,20 @@ import (
 
 // PickedCommits has the fields of cherry-pick and revert.
 type PickedCommits struct {
-	Commits           []string `json:"commits" schema:"required,min=1,max=1000" jsonschema:"revisions, done in this order"`
-	SourceIsEphemeral bool     `json:"source_is_ephemeral" jsonschema:"the namespace of their names"`
-	TargetBranch      string   `json:"target_branch" schema:"required" jsonschema:"the branch that moves; it must exist"`
-	TargetIsEphemeral bool     `json:"target_is_ephemeral" jsonschema:"its namespace"`
-	ExpectedTargetSHA string   `json:"expected_target_sha" schema:"Expected" jsonschema:"the tip that the target must have; 409 if it has another one"`
-	Mainline          int      `json:"mainline" schema:"min=1" jsonschema:"the number of the parent with which merges are compared; without it a merge is 400"`
-	Empty             string   `json:"empty" schema:"enum=stop|drop|keep,default=stop" jsonschema:"what becomes of a commit that changes nothing: 409, left out, or an empty commit"`
+	Commits           []string         `json:"commits" schema:"required,min=1,max=1000" jsonschema:"revisions, done in this order"`
+	SourceIsEphemeral bool             `json:"source_is_ephemeral" jsonschema:"the namespace of their names"`
+	TargetBranch      string           `json:"target_branch" schema:"required" jsonschema:"the branch that moves; it must exist"`
+	TargetIsEphemeral bool             `json:"target_is_ephemeral" jsonschema:"its namespace"`
+	ExpectedTargetSHA string           `json:"expected_target_sha" schema:"Expected" jsonschema:"the tip that the target must have; 409 if it has another one"`
+	Mainline          int              `json:"mainline" schema:"min=1" jsonschema:"the number of the parent with which merges are compared; without it a merge is 400"`
+	Empty             string           `json:"empty" schema:"enum=stop|drop|keep,default=stop" jsonschema:"what becomes of a commit that changes nothing: 409, left out, or an empty commit"`
+	Resolutions       []PickResolution `json:"resolutions" jsonschema:"what becomes of paths that conflict"`
+}
+
+// PickResolution is a resolution for one of the commits.
+type PickResolution struct {
+	Resolution
+	CommitIndex int `json:"commit_index" schema:"min=0" jsonschema:"which of commits, from 0 on; 0 by default"`
 }
 
 // CherryPick is the body of cherry-pick.
@@ -50,10 +57,11 @@ type PickedCommit struct {
 // PickConflict is the error of a commit that could not be picked, and of a target that has moved.
 type PickConflict struct {
 	Failure
-	ConflictType  string   `json:"conflict_type,omitempty" schema:"enum=merge_conflict|empty|target_moved"`
-	ConflictPaths []string `json:"conflict_paths" schema:"optional" jsonschema:"sorted; empty but for merge_conflict"`
-	CommitIndex   int      `json:"commit_index" schema:"optional" jsonschema:"which of commits it was, from 0 on"`
-	CommitSHA     string   `json:"commit_sha,omitempty" schema:"ObjectID" jsonschema:"the commit"`
+	ConflictType      string   `json:"conflict_type,omitempty" schema:"enum=merge_conflict|empty|target_moved|no_such_conflict"`
+	ConflictPaths     []string `json:"conflict_paths" schema:"optional" jsonschema:"sorted; empty but for merge_conflict"`
+	CommitIndex       int      `json:"commit_index" schema:"optional" jsonschema:"which of commits it was, from 0 on"`
+	CommitSHA         string   `json:"commit_sha,omitempty" schema:"ObjectID" jsonschema:"the commit"`
+	UnresolvablePaths []string `json:"unresolvable_paths,omitempty" jsonschema:"those of conflict_paths that resolutions cannot name"`
 }
 
 func pickCalls() []call {

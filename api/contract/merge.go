@@ -8,19 +8,31 @@ import (
 
 // Merge is the body of a merge.
 type Merge struct {
-	SourceRef         string  `json:"source_ref" jsonschema:"what to merge: a branch, or another revision; required without preview_token"`
-	SourceBranch      string  `json:"source_branch" schema:"older=source_ref"`
-	SourceIsEphemeral bool    `json:"source_is_ephemeral" jsonschema:"its namespace"`
-	TargetBranch      string  `json:"target_branch" jsonschema:"the branch that moves; required without preview_token"`
-	TargetIsEphemeral bool    `json:"target_is_ephemeral" jsonschema:"its namespace"`
-	Strategy          string  `json:"strategy" schema:"enum=merge|ff_only|ff_prefer" jsonschema:"always make a commit; fast-forward or fail; fast-forward if possible; required without preview_token"`
-	Squash            bool    `json:"squash" jsonschema:"makes one commit with the target as its only parent; not with ff_only"`
-	ExpectedTargetSHA string  `json:"expected_target_sha" schema:"Expected" jsonschema:"the tip that the target must have; 409 if it has another one"`
-	CommitMessage     string  `json:"commit_message" jsonschema:"required if a commit is made"`
-	Author            *Person `json:"author" jsonschema:"required if a commit is made"`
-	Committer         *Person `json:"committer" jsonschema:"the author by default"`
-	AllowUnrelated    bool    `json:"allow_unrelated_histories" jsonschema:"merges branches without a common ancestor"`
-	PreviewToken      string  `json:"preview_token" jsonschema:"of a preview: the merge is made as it was shown, or 409; source_ref, target_branch and strategy are not needed"`
+	SourceRef         string       `json:"source_ref" jsonschema:"what to merge: a branch, or another revision; required without preview_token"`
+	SourceBranch      string       `json:"source_branch" schema:"older=source_ref"`
+	SourceIsEphemeral bool         `json:"source_is_ephemeral" jsonschema:"its namespace"`
+	TargetBranch      string       `json:"target_branch" jsonschema:"the branch that moves; required without preview_token"`
+	TargetIsEphemeral bool         `json:"target_is_ephemeral" jsonschema:"its namespace"`
+	Strategy          string       `json:"strategy" schema:"enum=merge|ff_only|ff_prefer" jsonschema:"always make a commit; fast-forward or fail; fast-forward if possible; required without preview_token"`
+	Squash            bool         `json:"squash" jsonschema:"makes one commit with the target as its only parent; not with ff_only"`
+	ExpectedTargetSHA string       `json:"expected_target_sha" schema:"Expected" jsonschema:"the tip that the target must have; 409 if it has another one"`
+	CommitMessage     string       `json:"commit_message" jsonschema:"required if a commit is made"`
+	Author            *Person      `json:"author" jsonschema:"required if a commit is made"`
+	Committer         *Person      `json:"committer" jsonschema:"the author by default"`
+	AllowUnrelated    bool         `json:"allow_unrelated_histories" jsonschema:"merges branches without a common ancestor"`
+	PreviewToken      string       `json:"preview_token" jsonschema:"of a preview: the merge is made as it was shown, or 409; source_ref, target_branch and strategy are not needed"`
+	Resolutions       []Resolution `json:"resolutions" jsonschema:"what becomes of paths that conflict"`
+}
+
+// Resolution says what becomes of a path that conflicts, by one of side, content, blob_sha and
+// delete.
+type Resolution struct {
+	Path    string `json:"path" schema:"required" jsonschema:"a path of conflict_paths"`
+	Side    string `json:"side" schema:"enum=ours|theirs|base" jsonschema:"takes the version that a side has there, or removes the file if it has none"`
+	Content string `json:"content" jsonschema:"the new content"`
+	BlobSHA string `json:"blob_sha" schema:"ObjectID" jsonschema:"a blob of this repository"`
+	Mode    string `json:"mode" schema:"enum=100644|100755|120000" jsonschema:"of content or blob_sha; that of the merged file by default"`
+	Delete  bool   `json:"delete" jsonschema:"removes the file"`
 }
 
 // Merged is the answer to a merge.
@@ -53,9 +65,10 @@ type MergedTarget struct {
 // MergeConflict is the error of branches that conflict, and of a target that has moved.
 type MergeConflict struct {
 	Failure
-	ConflictType  string   `json:"conflict_type,omitempty" schema:"enum=merge_conflict|target_moved|source_moved|result_changed"`
-	ConflictPaths []string `json:"conflict_paths" schema:"optional" jsonschema:"sorted; empty but for merge_conflict"`
-	MergeBaseSHA  string   `json:"merge_base_sha,omitempty" schema:"ObjectID"`
+	ConflictType      string   `json:"conflict_type,omitempty" schema:"enum=merge_conflict|target_moved|source_moved|result_changed|no_such_conflict"`
+	ConflictPaths     []string `json:"conflict_paths" schema:"optional" jsonschema:"sorted; empty but for merge_conflict"`
+	MergeBaseSHA      string   `json:"merge_base_sha,omitempty" schema:"ObjectID"`
+	UnresolvablePaths []string `json:"unresolvable_paths,omitempty" jsonschema:"those of conflict_paths that resolutions cannot name"`
 }
 
 // MergePreview is what a merge would do.
@@ -133,7 +146,7 @@ func mergeCalls() []call {
 					notThere,
 					{
 						Status:      http.StatusConflict,
-						Description: "The branches conflict, the target has not the expected tip.",
+						Description: "The branches conflict, a resolution is of a path that does not, the target has not the expected tip.",
 						Type:        MergeConflict{},
 						Example: `{"error": "the branches conflict", "conflict_type": "merge_conflict", "conflict_paths": ["hello.txt"],
  "merge_base_sha": "7e0b46a13ca26dd703ee7b47673cd04387447f50"}`,

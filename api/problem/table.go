@@ -107,6 +107,7 @@ var table = []row{
 	{kind: revision.ErrNotFound, status: http.StatusNotFound},
 	{kind: revision.ErrTagChain, status: http.StatusRequestEntityTooLarge},
 	{kind: engine.ErrStale, status: http.StatusConflict},
+	{kind: engine.ErrNoConflict, status: http.StatusConflict},
 	{kind: credential.ErrKey, status: http.StatusServiceUnavailable},
 	{kind: credential.ErrNone, status: http.StatusNotFound},
 	{kind: engine.ErrNoApp, status: http.StatusPreconditionFailed},
@@ -121,6 +122,7 @@ var table = []row{
 	{kind: upstream.ErrNoState, status: http.StatusConflict},
 	{kind: engine.ErrConflict, status: http.StatusBadRequest}, // a diff that cannot be applied
 	{kind: engine.ErrNotForward, status: http.StatusPreconditionFailed},
+	{kind: merge.ErrInTheWay, status: http.StatusBadRequest},
 	{kind: merge.ErrUnrelated, status: http.StatusPreconditionFailed},
 	{kind: merge.ErrManyPaths, status: http.StatusRequestEntityTooLarge},
 	{kind: merge.ErrTooLarge, status: http.StatusRequestEntityTooLarge},

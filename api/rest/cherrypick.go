@@ -23,6 +23,7 @@ type pickJSON struct {
 	MessageLine       bool           `json:"message_line"` // of cherry-pick
 	Author            *commit.Person `json:"author"`
 	Committer         *commit.Person `json:"committer"`
+	Resolutions       []resolution   `json:"resolutions"`
 }
 
 // pickResultJSON is the answer to both: docs/api.md, "Merging".
@@ -118,6 +119,9 @@ func (p *pickJSON) request(revert bool) (engine.PickRequest, error) {
 		request.Committer = *p.Committer
 	}
 	var err error
+	if request.Resolutions, err = resolutions(p.Resolutions); err != nil {
+		return request, err
+	}
 	request.Expected, err = expectedID(p.ExpectedTargetSHA, "expected_target_sha")
 	return request, err
 }
@@ -129,10 +133,12 @@ func pickConflict(outcome *engine.PickOutcome) error {
 	if outcome.Kind == engine.PickEmpty {
 		kind, why = "empty", "would change nothing: empty says what becomes of such a commit"
 	}
-	return problem.With(&exchange.Error{
-		Status: http.StatusConflict, Message: fmt.Sprintf("commits[%d], %s, %s", outcome.Failed, source, why),
-	}, map[string]any{
+	fields := map[string]any{
 		"conflict_type": kind, "conflict_paths": engine.ConflictPaths(outcome.Conflicts), "commit_index": outcome.Failed,
 		"commit_sha": source.String(),
-	})
+	}
+	addUnresolvable(fields, outcome.Conflicts)
+	return problem.With(&exchange.Error{
+		Status: http.StatusConflict, Message: fmt.Sprintf("commits[%d], %s, %s", outcome.Failed, source, why),
+	}, fields)
 }

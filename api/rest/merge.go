@@ -29,6 +29,7 @@ type mergeJSON struct {
 	Committer         *commit.Person `json:"committer"`
 	AllowUnrelated    bool           `json:"allow_unrelated_histories"`
 	PreviewToken      string         `json:"preview_token"`
+	Resolutions       []resolution   `json:"resolutions"`
 }
 
 // mergedBranch is one of the branches of a merge, in its answer.
@@ -118,6 +119,9 @@ func (m *mergeJSON) request() (engine.MergeRequest, error) {
 	if m.Committer != nil {
 		request.Details.Committer = *m.Committer
 	}
+	if request.Resolutions, err = resolutions(m.Resolutions); err != nil {
+		return request, err
+	}
 	request.Expected, err = expectedID(m.ExpectedTargetSHA, "expected_target_sha")
 	return request, err
 }
@@ -161,12 +165,16 @@ func mergeConflict(outcome *engine.MergeOutcome) error {
 	if !outcome.Base.IsZero() {
 		fields["merge_base_sha"] = outcome.Base.String()
 	}
+	addUnresolvable(fields, outcome.Conflicts)
 	return problem.With(&exchange.Error{Status: http.StatusConflict, Message: "the branches conflict"}, fields)
 }
 
 // withConflictType adds the type of the conflict to an error for a target that has moved, or a
 // merge that is not as it was shown.
 func withConflictType(err error) error {
+	if errors.Is(err, engine.ErrNoConflict) {
+		return problem.With(err, map[string]any{"conflict_type": "no_such_conflict", "conflict_paths": []string{}})
+	}
 	stale, ok := errors.AsType[*engine.StaleError](err)
 	if !ok {
 		return err

@@ -220,6 +220,23 @@ func contracts() []clientCall {
 			nil,
 		},
 		{
+			"POST /{n}/cherry-pick",
+			`{"commits":["$FIRST"],"target_branch":"shown","resolutions":[{"path":"f","content":"resolved\n"}],` + person + `}`,
+			200,
+			map[string]string{"result": "committed", "commits.0.source_sha": "$FIRST"},
+			nil,
+		},
+		{
+			"POST /{n}/land",
+			`{"target_branch":"next","sources":[{"ref":"topic","message":"Land it","squash":true},{"ref":"shown"}],` + person + `}`,
+			200,
+			map[string]string{
+				"sources.0.result": "squash", "sources.1.result": "conflict", "sources.1.conflict_paths.0": "f",
+				"sources.1.clashes.0.with": "source", "sources.1.clashes.0.index": "0",
+			},
+			nil,
+		},
+		{
 			"POST /{n}/cherry-pick", `{"commits":["$DRAFT"],"target_branch":"topic","expected_target_sha":"$THIRD",` + person + `}`,
 			200,
 			map[string]string{

@@ -26,6 +26,7 @@ func TestGuards(t *testing.T) {
 		"POST " + v1 + "/commit-pack": "expected_head_sha", "POST " + v1 + "/diff-commit": "expected_head_sha",
 		"POST " + v1 + "/restore-commit": "expected_head_sha", "POST " + v1 + "/merge": "expected_target_sha",
 		"POST " + v1 + "/cherry-pick": "expected_target_sha", "POST " + v1 + "/revert": "expected_target_sha",
+		"POST " + v1 + "/land":  "expected_target_sha",
 		"POST " + v1 + "/notes": "expected_ref_sha", "DELETE " + v1 + "/notes": "expected_ref_sha",
 	}
 	for name, test := range inFamilies(writings) {

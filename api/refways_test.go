@@ -218,6 +218,15 @@ func picked(path, more string) func(a *act) reply {
 	}
 }
 
+// landed merges the branch that contains the object into another one.
+func landed(more string) func(a *act) reply {
+	return func(a *act) reply {
+		a.t.Helper()
+		return a.json("POST "+v1+"/land", `{"target_branch":"bound/t","sources":[{%s%s}],%s}`, more,
+			a.branch("ref", "is_ephemeral"), author)
+	}
+}
+
 // restored brings back a tree.
 func restored(more string) func(a *act) reply {
 	return func(a *act) reply {
@@ -316,6 +325,8 @@ var ways = map[string]way{
 
 	"cherry-pick":            {route: "POST " + v1 + "/cherry-pick", stored: true, do: picked("/cherry-pick", "")},
 	"cherry-pick, ephemeral": {route: "POST " + v1 + "/cherry-pick", stored: true, do: picked("/cherry-pick", `"target_is_ephemeral":true,`)},
+	"land":                   {route: "POST " + v1 + "/land", branch: true, do: landed("")},
+	"land, squash":           {route: "POST " + v1 + "/land", branch: true, do: landed(`"squash":true,`)},
 	"revert":                 {route: "POST " + v1 + "/revert", stored: true, do: picked("/revert", "")},
 	"revert, ephemeral":      {route: "POST " + v1 + "/revert", stored: true, do: picked("/revert", `"target_is_ephemeral":true,`)},
 

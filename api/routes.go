@@ -218,6 +218,11 @@ func Routes(d *rest.Door) []Route {
 			Computes: true, CostsBytes: mergeCosts,
 		},
 		{
+			Method: "POST", Path: v1 + "/repos/land", Named: named + "/land",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.Land,
+			Computes: true, CostsBytes: mergeCosts,
+		},
+		{
 			Method: "POST", Path: v1 + "/repos/restore-commit", Named: named + "/restore-commit",
 			Scope: auth.GitWrite, Denied: forbidden, Handler: d.RestoreCommit,
 		},

@@ -59,6 +59,7 @@ func TestScopes(t *testing.T) {
 		"GET /api/v1/repos/merge/preview":      403,
 		"POST /api/v1/repos/cherry-pick":       403,
 		"POST /api/v1/repos/revert":            403,
+		"POST /api/v1/repos/land":              403,
 	}
 	var named []api.Route
 	f := serve(t, nil, func(c *api.Config) {

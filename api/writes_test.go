@@ -311,6 +311,14 @@ var writings = map[string]writing{
 	},
 	"POST " + v1 + "/cherry-pick": {call: picking("/cherry-pick"), denied: []string{noPush, verifySig}, ephemeral: `"target_is_ephemeral":true`},
 	"POST " + v1 + "/revert":      {call: picking("/revert"), denied: []string{noPush, verifySig}, ephemeral: `"target_is_ephemeral":true`},
+	"POST " + v1 + "/land": {
+		call: func(_ *writable, name, space string) ([]call, call) {
+			ahead := call{"POST " + v1 + "/commit-pack", "r", commitLines("", name, name)}
+			return []call{createBranch(name, space), ahead}, call{"POST " + v1 + "/land", "r", fmt.Sprintf(
+				`{"sources":[{"ref":"main"}],"target_branch":%q,%s%s}`, name, person, member(space))}
+		},
+		denied: []string{noPush, verifySig}, ephemeral: `"target_is_ephemeral":true`,
+	},
 	"POST " + v1 + "/restore-commit": {
 		call: func(w *writable, name, space string) ([]call, call) {
 			return []call{createBranch(name, space)}, call{"POST " + v1 + "/restore-commit", "r", fmt.Sprintf(

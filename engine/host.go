@@ -14,8 +14,8 @@
 //	upload, patchupload, commit,         commits from files or a patch; writes that share a batch
 //	combine
 //	merge, mergepreview, previewtoken,   commits from other commits
-//	cherrypick, restorecommit,
-//	branchmove
+//	cherrypick, resolution, land,
+//	restorecommit, branchmove
 //	moment, pastdefault                  the repository as it was
 //	branches, createbranch, tags,        refs
 //	deleteref, changerefs

@@ -13,8 +13,8 @@
 //	diff, diffstream                         diffs
 //	commitpack, fileoperation, diffcommit,   commits that come as a stream of lines
 //	diffchunk
-//	merge, mergepreview, cherrypick,         commits from other commits
-//	restorecommit
+//	merge, mergepreview, resolution,         commits from other commits
+//	cherrypick, land, restorecommit
 //	request, guard                           queries and JSON bodies; guards
 //	aliases                                  fields that have an older name, and parts of the path
 //	ndjson                                   streams of lines

@@ -1,0 +1,386 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"packhorse/engine/commit"
+	"packhorse/engine/merge"
+	"packhorse/odb"
+	"packhorse/odb/fair"
+	"packhorse/odb/revwalk"
+	"packhorse/pack/object"
+)
+
+// LandRequest describes commits that are merged into a branch one after the other.
+type LandRequest struct {
+	Target  MergeBranch
+	Sources []LandSource
+	// Expected is the tip that the target must have; nil expects nothing.
+	Expected *object.ID
+	// StopOnConflict leaves what follows a source that conflicts.
+	StopOnConflict bool
+	Author         commit.Person
+	Committer      commit.Person // the author when empty
+}
+
+// LandSource is a commit to merge.
+type LandSource struct {
+	Source CommitName
+	// Message is that of the merge; "" says what is merged into what.
+	Message string
+	// Squash makes one commit of the source's, whose parent is the target alone.
+	Squash bool
+}
+
+// LandCountMax bounds the sources of a request.
+const LandCountMax = 1000
+
+// LandKind is what became of a source.
+type LandKind string
+
+// What may become of a source.
+const (
+	LandMerged     LandKind = "merge_commit"
+	LandSquashed   LandKind = "squash"
+	LandNothing    LandKind = "no_op" // the target held it already
+	LandConflicted LandKind = "conflict"
+	LandUnrelated  LandKind = "unrelated" // it has no ancestor in common with the target
+	LandSkipped    LandKind = "skipped"   // it follows one that conflicts
+)
+
+// LandOutcome is the outcome of a landing. An idempotency record stores it.
+type LandOutcome struct {
+	// Commit is the new tip of the target, Tree its tree, Old its tip before.
+	Commit, Tree, Old object.ID
+	Sources           []Landed // in the order of the request
+	Sequence          uint64
+}
+
+// Landed is what became of a source.
+type Landed struct {
+	Kind LandKind
+	// Source is the commit that was merged; Commit the merge, zero without one.
+	Source, Commit object.ID
+	Paths          []string `json:",omitempty"` // that conflict, sorted
+	Clashes        []Clash  `json:",omitempty"`
+}
+
+// Clash names what a source conflicts with: the source at Index, which landed before it, or the
+// target as it was at first.
+type Clash struct {
+	Target bool `json:",omitempty"`
+	Index  int
+	Paths  []string // that began to conflict with it, sorted
+}
+
+func (l *LandRequest) check() error {
+	if _, err := l.Target.Namespace.Branch(l.Target.Name); err != nil {
+		return invalid("target_branch: %v", err)
+	}
+	switch {
+	case len(l.Sources) == 0:
+		return invalid("sources must not be empty")
+	case len(l.Sources) > LandCountMax:
+		return &LimitError{Limit: "sources", Max: LandCountMax}
+	}
+	for i := range l.Sources {
+		s := &l.Sources[i]
+		if s.Message == "" {
+			s.Message = fmt.Sprintf("%s %s into %s", map[bool]string{false: "Merge", true: "Squash"}[s.Squash], s.Source.Text,
+				l.Target.Name)
+		}
+		details := CommitDetails{Message: s.Message, Author: l.Author, Committer: l.Committer}
+		if err := details.checkAs(fmt.Sprintf("sources[%d].message", i)); err != nil {
+			return err
+		}
+		l.Committer = details.Committer
+	}
+	return nil
+}
+
+// landAheadMax is how often a landing is computed ahead before it is computed in its turn.
+const landAheadMax = 2
+
+// Land merges commits into a branch in order, in one transaction, and returns when that is durable.
+// A source that conflicts is left out and told with what it conflicts. The commits are resolved
+// once. When the branch moves meanwhile and the request has no expectation, all are merged again.
+//
+// Errors: [ErrInvalid]; [ErrNotFound] for a name that does not exist; [ErrStale]; [ErrTooLarge],
+// merge.ErrTooLarge; [ErrUnreadable]; refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
+func (r *Repository) Land(ctx context.Context, actor Actor, request LandRequest) (LandOutcome, error) {
+	if err := request.check(); err != nil {
+		return LandOutcome{}, err
+	}
+	names := make([]CommitName, len(request.Sources))
+	for i := range request.Sources {
+		names[i] = request.Sources[i].Source
+	}
+	var outcome LandOutcome
+	var sources []object.ID
+	done, err := r.moveBranch(ctx, &actor, &branchChange{
+		cause: "land", target: request.Target, likely: r.likely(names[:min(len(names), landReadAhead)]...),
+		aheadMax: landAheadMax,
+		plan: func(ctx context.Context, refs lookuper, objects *odb.Quarantine) (_ branchMove, err error) {
+			if sources == nil {
+				if sources, err = r.resolveAll(ctx, refs, objects.View(), names); err != nil {
+					return branchMove{}, err
+				}
+			}
+			outcome, err = r.planLanding(ctx, refs, objects, &request, sources)
+			return branchMove{Old: outcome.Old, Tip: outcome.Commit}, err
+		},
+		outcome: func(sequence uint64) any {
+			outcome.Sequence = sequence
+			return outcome
+		},
+	})
+	switch {
+	case err != nil:
+		return LandOutcome{}, unreadable(err)
+	case done.Replayed:
+		return decodeReceipt[LandOutcome](done.Receipt)
+	}
+	outcome.Sequence = done.Sequence
+	return outcome, nil
+}
+
+// landReadAhead bounds the refs of sources that are read together.
+const landReadAhead = 64
+
+// planLanding merges sources, the commits of a request, on top of the target's tip in names, and
+// writes the new objects into objects.
+func (r *Repository) planLanding(
+	ctx context.Context, names lookuper, objects *odb.Quarantine, request *LandRequest, sources []object.ID,
+) (outcome LandOutcome, err error) {
+	if outcome.Old, err = request.Target.tip(ctx, names, request.Expected); err != nil {
+		return outcome, err
+	}
+	outcome.Commit = outcome.Old
+	if outcome.Tree, err = treeOf(ctx, objects.View().Linked(), outcome.Old); err != nil {
+		return outcome, err
+	}
+	l := &landing{
+		repo: r, request: request, objects: objects, left: r.host.limits.MergeBytesMax, outcome: &outcome,
+		tips: []object.ID{outcome.Old}, fresh: make(map[object.ID]bool),
+	}
+	err = fair.Do(ctx, func(ctx context.Context) error {
+		stopped := false
+		for i, source := range sources {
+			if stopped {
+				outcome.Sources = append(outcome.Sources, Landed{Kind: LandSkipped, Source: source})
+				continue
+			}
+			landed, err := l.land(ctx, i, source)
+			if err != nil {
+				return fmt.Errorf("land %s: %w", source, err)
+			}
+			outcome.Sources = append(outcome.Sources, landed)
+			stopped = request.StopOnConflict && landed.Kind == LandConflicted
+		}
+		return nil
+	})
+	return outcome, err
+}
+
+// landing merges the sources of one request.
+type landing struct {
+	repo    *Repository
+	request *LandRequest
+	objects *odb.Quarantine
+	left    int64 // bytes that the merges still to come may make
+	outcome *LandOutcome
+
+	// tips are the tips of the target, from that at first on, and by the indexes of the sources that
+	// made the second one and those after it.
+	tips []object.ID
+	by   []int
+	// fresh are the commits that came with landed sources, unless there are too many.
+	fresh map[object.ID]bool
+	many  bool
+}
+
+// freshMax bounds the commits of landed sources that are remembered.
+const freshMax = 100_000
+
+// land merges the next source into what the others came to.
+func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed, error) {
+	if err := fair.Pause(ctx); err != nil {
+		return Landed{}, err
+	}
+	landed := Landed{Kind: LandMerged, Source: source}
+	view := l.objects.View().Linked()
+	bases, fresh, err := l.basesOf(ctx, view, source)
+	if err != nil {
+		return landed, err
+	}
+	switch {
+	case len(bases) == 0:
+		landed.Kind = LandUnrelated
+		return landed, nil
+	case bases[0] == source:
+		landed.Kind = LandNothing
+		return landed, nil
+	}
+	result, err := l.merge(ctx, view, index, l.outcome.Commit, source, bases)
+	if err != nil {
+		return landed, err
+	}
+	if !result.Clean() {
+		landed.Kind, landed.Paths = LandConflicted, ConflictPaths(result.Conflicts)
+		landed.Clashes, err = l.clashes(ctx, view, index, source, landed.Paths)
+		return landed, err
+	}
+	if err := result.Write(ctx, l.objects); err != nil {
+		return landed, err
+	}
+	l.left -= result.Size()
+	header := commit.Header{
+		Parents: []object.ID{l.outcome.Commit, source},
+		Author:  l.request.Author, Committer: l.request.Committer, Message: l.request.Sources[index].Message,
+		When: l.repo.host.now(),
+	}
+	if l.request.Sources[index].Squash {
+		landed.Kind, header.Parents = LandSquashed, header.Parents[:1]
+	} else {
+		l.remember(fresh)
+	}
+	if landed.Commit, err = commit.Build(ctx, l.objects, result.Tree, header); err != nil {
+		return landed, err
+	}
+	l.outcome.Commit, l.outcome.Tree = landed.Commit, result.Tree
+	l.tips, l.by = append(l.tips, landed.Commit), append(l.by, index)
+	return landed, nil
+}
+
+func (l *landing) merge(
+	ctx context.Context, view *odb.View, index int, tip, source object.ID, bases []object.ID,
+) (*merge.Result, error) {
+	return merge.Commits(ctx, view, tip, source, bases, merge.Options{
+		Ours: l.request.Target.Name, Theirs: l.request.Sources[index].Source.Text, BytesMax: max(l.left, 1),
+		PathBytesMax: l.repo.host.limits.MergePathBytesMax,
+	})
+}
+
+// basesOf returns the merge bases of a source and the tip, and the commits of the source that the
+// target did not have at first. Where none of these came with another source, the bases are those
+// with the target at first, and the merges on top of it need not be walked.
+func (l *landing) basesOf(ctx context.Context, view *odb.View, source object.ID) (bases, fresh []object.ID, err error) {
+	alone := !l.many
+	for c, err := range revwalk.Walk(ctx, view, revwalk.WalkOptions{
+		Tips: []object.ID{source}, Hide: []object.ID{l.outcome.Old},
+	}) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(fresh) == freshMax || l.fresh[c.ID] {
+			alone = false
+			break
+		}
+		fresh = append(fresh, c.ID)
+	}
+	tip := l.outcome.Commit
+	if alone {
+		tip = l.outcome.Old
+	}
+	bases, err = revwalk.MergeBases(ctx, view, tip, source)
+	return bases, fresh, err
+}
+
+// remember notes the commits that come with a source.
+func (l *landing) remember(fresh []object.ID) {
+	for _, id := range fresh {
+		l.fresh[id] = true
+	}
+	if len(l.fresh) >= freshMax {
+		l.many = true
+	}
+}
+
+// clashesMax bounds what is named as clashing with one source.
+const clashesMax = 16
+
+// clashes finds with what a source conflicts at paths. The tips of the target so far are searched
+// for the first one at which some of the paths conflict: what made it is what they clash with. Then
+// the others are searched for.
+func (l *landing) clashes(
+	ctx context.Context, view *odb.View, index int, source object.ID, paths []string,
+) (found []Clash, err error) {
+	met := make(map[int][]string) // the paths that conflict, by the index of the tip
+	conflictsAt := func(k int) ([]string, error) {
+		if known, ok := met[k]; ok {
+			return known, nil
+		}
+		if err := fair.Pause(ctx); err != nil {
+			return nil, err
+		}
+		bases, err := revwalk.MergeBases(ctx, view, l.tips[k], source)
+		if err != nil {
+			return nil, err
+		}
+		result, err := l.merge(ctx, view, index, l.tips[k], source, bases)
+		if err != nil {
+			return nil, err
+		}
+		met[k] = ConflictPaths(result.Conflicts)
+		return met[k], nil
+	}
+	last := len(l.tips) - 1
+	met[last] = paths
+	for low := 0; len(paths) > 0 && len(found) < clashesMax; {
+		high := last
+		for low < high {
+			middle := (low + high) / 2
+			there, err := conflictsAt(middle)
+			if err != nil {
+				return found, err
+			}
+			if containsAny(there, paths) {
+				high = middle
+			} else {
+				low = middle + 1
+			}
+		}
+		there, err := conflictsAt(high)
+		if err != nil {
+			return found, err
+		}
+		clash := Clash{Target: high == 0}
+		if high > 0 {
+			clash.Index = l.by[high-1]
+		}
+		var left []string
+		for _, path := range paths {
+			if slices.Contains(there, path) {
+				clash.Paths = append(clash.Paths, path)
+			} else {
+				left = append(left, path)
+			}
+		}
+		if len(clash.Paths) == 0 {
+			return found, errors.New("engine: a conflict has no origin") // at the last tip all paths conflict
+		}
+		found = append(found, clash)
+		paths, low = left, high
+	}
+	slices.SortStableFunc(found, func(a, b Clash) int { return cmp.Compare(a.Index, b.Index) })
+	return found, nil
+}
+
+// containsAny reports whether one of two sorted lists has an element of the other.
+func containsAny(a, b []string) bool {
+	for len(a) > 0 && len(b) > 0 {
+		switch c := cmp.Compare(a[0], b[0]); {
+		case c == 0:
+			return true
+		case c < 0:
+			a = a[1:]
+		default:
+			b = b[1:]
+		}
+	}
+	return false
+}

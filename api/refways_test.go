@@ -418,6 +418,12 @@ var ways = map[string]way{
 	"delete": {route: "DELETE " + v1 + "/delete", once: true, do: func(a *act) reply {
 		return a.json("DELETE "+v1+"/delete", ``)
 	}},
+	"delete, and undelete by another name": {route: "POST " + v1 + "/undelete", once: true, do: func(a *act) reply {
+		if done := a.json("DELETE "+v1+"/delete", ``); !done.done() {
+			return done
+		}
+		return a.json("POST "+v1+"/undelete", `{"name":"%s-back"}`, a.repo)
+	}},
 	// Documented: the default branch is a setting, and no ref moves with it.
 	"default branch": {route: "PATCH /api/v1/repo", once: true, still: true, do: func(a *act) reply {
 		return a.json("PATCH /api/v1/repo", `{"default_branch":"bound/t"}`)

@@ -54,6 +54,10 @@ func Routes(d *rest.Door) []Route {
 			Scope: auth.RepoWrite, Denied: forbidden, Handler: d.DeleteRepository,
 		},
 		{
+			Method: "POST", Path: v1 + "/repos/undelete", Named: named + "/undelete",
+			Scope: auth.RepoWrite, Denied: forbidden, Handler: d.UndeleteRepository,
+		},
+		{
 			Method: "DELETE", Path: v1 + "/repos/base", Named: named + "/base",
 			Scope: auth.GitWrite, Denied: forbidden, Handler: d.Detach,
 		},

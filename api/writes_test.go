@@ -221,6 +221,13 @@ var writings = map[string]writing{
 		},
 		denied: []string{noPush, noForcePush}, alone: true,
 	},
+	"POST " + v1 + "/undelete": {
+		call: func(_ *writable, name, _ string) ([]call, call) {
+			return []call{{"POST " + v1, name, ``}, {"DELETE " + v1 + "/delete", name, ``}},
+				call{"POST " + v1 + "/undelete", name, `{}`}
+		},
+		denied: []string{noPush, noForcePush}, alone: true,
+	},
 	"DELETE " + v1 + "/base": {
 		call: func(*writable, string, string) ([]call, call) { return nil, call{"DELETE " + v1 + "/base", "r", ``} },
 	},

@@ -60,8 +60,9 @@ func sound(t *testing.T, host *engine.Host) {
 }
 
 // TestDeleteManyRefs deletes a repository with many refs, and creates another one of its name at
-// once. The deletion removes few rows, the rest goes with the next sweep, and nobody finds any of
-// it meanwhile: not fsck, nor usage, nor the events of the organization, nor a restored backup.
+// once. The deletion removes few rows, the rest goes with the purge and the next sweep, and nobody
+// finds any of it meanwhile: not fsck, nor usage, nor the events of the organization, nor a
+// restored backup.
 func TestDeleteManyRefs(t *testing.T) {
 	t.Parallel()
 	const refCount = 3000
@@ -131,7 +132,7 @@ func TestDeleteManyRefs(t *testing.T) {
 		unseen(host)
 		return nil
 	}
-	maintainAll(t, host)
+	purgeAll(t, host)
 	store.before = nil
 	unseen(host)
 	if count := rowsOf(t, keys, id); count > 0 || steps < 2 {
@@ -141,7 +142,18 @@ func TestDeleteManyRefs(t *testing.T) {
 
 func maintainAll(t *testing.T, host *engine.Host) {
 	t.Helper()
-	for done, err := range host.Maintain(t.Context(), engine.MaintainOptions{}) {
+	maintainWith(t, host, engine.MaintainOptions{})
+}
+
+// purgeAll maintains without a grace: deleted repositories go for good.
+func purgeAll(t *testing.T, host *engine.Host) {
+	t.Helper()
+	maintainWith(t, host, engine.MaintainOptions{Grace: -1})
+}
+
+func maintainWith(t *testing.T, host *engine.Host, options engine.MaintainOptions) {
+	t.Helper()
+	for done, err := range host.Maintain(t.Context(), options) {
 		must(t, errors.Join(err, done.Err))
 	}
 }
@@ -161,7 +173,7 @@ func restoredUnseen(t *testing.T, keys kv.Store, files file.Store, id refs.RepoI
 	defer shutCopy()
 	copied := enginetest.OpenOver(t, copiedKeys, copiedFiles, engine.Config{})
 	unseen(copied)
-	maintainAll(t, copied)
+	purgeAll(t, copied)
 	if count := rowsOf(t, copiedKeys, id); count > 0 {
 		t.Errorf("%d rows are left of it in the restored store", count)
 	}
@@ -189,7 +201,7 @@ func TestDeleteSweepsOutbox(t *testing.T) {
 	must(t, err)
 	_, err = host.DeleteRepository(t.Context(), acme, "r")
 	must(t, err)
-	maintainAll(t, host)
+	purgeAll(t, host)
 	if count := rowsOf(t, keys, id); count > 0 {
 		t.Errorf("%d rows are left", count)
 	}

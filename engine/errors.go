@@ -17,6 +17,8 @@ var (
 	ErrExists = errors.New("engine: exists already")
 	// ErrDeleted says that a repository has been deleted already.
 	ErrDeleted = errors.New("engine: deleted already")
+	// ErrPurged says that a repository has been deleted for good.
+	ErrPurged = errors.New("engine: deleted for good")
 	// ErrDefaultBranch says that the default branch cannot be deleted, because that would leave a
 	// clone without a branch to check out.
 	ErrDefaultBranch = errors.New("engine: the default branch cannot be deleted")

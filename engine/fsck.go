@@ -195,7 +195,8 @@ func (h *Host) repositories(ctx context.Context) iter.Seq2[refs.RepoID, error] {
 	}
 }
 
-// poolOwners knows the pools of all repositories.
+// poolOwners knows the pools of all repositories, and of the deleted ones that have not been
+// purged.
 type poolOwners struct {
 	host  *Host
 	pools map[odb.PoolID]struct{}
@@ -208,17 +209,39 @@ func (o *poolOwners) owned(ctx context.Context, pool odb.PoolID) (bool, error) {
 		return true, nil
 	}
 	o.pools = make(map[odb.PoolID]struct{})
-	for pair, err := range o.host.keys.Scan(ctx, catalog.Records(refs.RepoID{})) {
-		if err != nil {
-			return false, err
-		}
-		var rec record
-		if json.Unmarshal(pair.Value, &rec) == nil { // else the check of the repository has reported it
-			o.pools[rec.Pool] = struct{}{}
-		}
+	plain := func(value []byte) ([]byte, error) { return value, nil }
+	deleted := func(value []byte) ([]byte, error) {
+		gone, err := catalog.DecodeDeletion(value)
+		return gone.Record, err
+	}
+	// Deleted ones twice: one that is deleted, or comes back, in between is in one of the tables.
+	err := errors.Join(o.read(ctx, catalog.Deletions(), deleted), o.read(ctx, catalog.Records(refs.RepoID{}), plain),
+		o.read(ctx, catalog.Deletions(), deleted))
+	if err != nil {
+		return false, err
 	}
 	_, ok := o.pools[pool]
 	return ok, nil
+}
+
+// read adds the pools of the records in a table, which recordIn finds in its values.
+func (o *poolOwners) read(
+	ctx context.Context, table kv.ScanOptions, recordIn func(value []byte) ([]byte, error),
+) error {
+	for pair, err := range o.host.keys.Scan(ctx, table) {
+		var stored []byte
+		if err == nil {
+			stored, err = recordIn(pair.Value)
+		}
+		if err != nil {
+			return err
+		}
+		var rec record
+		if json.Unmarshal(stored, &rec) == nil { // else the check of the repository has reported it
+			o.pools[rec.Pool] = struct{}{}
+		}
+	}
+	return nil
 }
 
 // check verifies one repository.

@@ -9,7 +9,8 @@
 //	config, host, repository, record,    Config, Host and Repository; the record of a repository; errors
 //	errors
 //	create, fork, settings,              the life of a repository
-//	defaultbranch, delete, list, detach
+//	defaultbranch, list, detach
+//	delete, deleted, undelete, purge     deletion, and what becomes of it
 //	advertise, fetch, clone, receive     git clients: refs, packs out, packs in
 //	upload, patchupload, commit,         commits from files or a patch; writes that share a batch
 //	combine

@@ -27,6 +27,12 @@ type ListOptions struct {
 	Limit  int
 }
 
+// matcher returns a function that says whether a name is selected.
+func (o *ListOptions) matcher() func(name string) bool {
+	query := strings.ToLower(o.Query)
+	return func(name string) bool { return query == "" || strings.Contains(strings.ToLower(name), query) }
+}
+
 // cursorRepositories keeps the cursors of this listing from being used in another.
 const cursorRepositories = 'r'
 
@@ -41,9 +47,9 @@ func (h *Host) Repositories(ctx context.Context, org string, options ListOptions
 		}
 		after = binary.BigEndian.Uint64(position)
 	}
-	query := strings.ToLower(options.Query)
+	matches := options.matcher()
 	pace := catalog.Pace{First: options.Limit + 1}
-	if query != "" {
+	if options.Query != "" {
 		pace = catalog.Pace{First: max(pace.First, searchedMin), Ahead: true}
 	}
 	var page Page[Item]
@@ -52,7 +58,7 @@ func (h *Host) Repositories(ctx context.Context, org string, options ListOptions
 		if err != nil {
 			return Page[Item]{}, err
 		}
-		if query != "" && !strings.Contains(strings.ToLower(rec.Name), query) {
+		if !matches(rec.Name) {
 			continue
 		}
 		if len(found) == options.Limit {

@@ -94,7 +94,7 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 				return
 			}
 		}
-		if err := errors.Join(trimmed, h.auxiliaries.Await(ctx), h.sweep(ctx, settings.ReaderGrace)); err != nil {
+		if err := errors.Join(trimmed, h.auxiliaries.Await(ctx), h.sweep(ctx, &settings)); err != nil {
 			yield(Maintained{}, err)
 		}
 	}
@@ -117,10 +117,7 @@ func (h *Host) maintainOne(
 	if err != nil {
 		return Maintained{}, err
 	}
-	keep := settings.KeepHistory
-	if own, ok := h.keepHistory(rec.Org); ok {
-		keep = own
-	}
+	keep := h.window(rec.Org, settings.KeepHistory)
 	job := maintain.Job{
 		Objects: h.objects, Names: h.names, Repo: id, Pool: rec.Pool, Now: h.now,
 		Grace: settings.Grace, KeepHistory: keep, JournalAge: settings.JournalAge, PruneShare: options.PruneShare,
@@ -134,11 +131,13 @@ func (h *Host) maintainOne(
 	return done, err
 }
 
-// sweep removes obsolete layers, files and pools, what servers that have gone and deleted
-// repositories have left, and expired idempotency records.
-func (h *Host) sweep(ctx context.Context, grace time.Duration) error {
-	_, swept := h.objects.Sweep(ctx, grace)
-	swept = errors.Join(swept, h.objects.Collect(ctx, grace), h.removed.Sweep(ctx))
+// sweep purges the repositories that were deleted long enough ago, removes obsolete layers, files
+// and pools, what servers that have gone and deleted repositories have left, and expired
+// idempotency records.
+func (h *Host) sweep(ctx context.Context, settings *maintain.Settings) error {
+	swept := h.purgeDue(ctx, settings.KeepHistory)
+	_, err := h.objects.Sweep(ctx, settings.ReaderGrace)
+	swept = errors.Join(swept, err, h.objects.Collect(ctx, settings.ReaderGrace), h.removed.Sweep(ctx))
 	if err := h.names.DropReceipts(ctx); err != nil {
 		return errors.Join(swept, fmt.Errorf("remove expired idempotency records: %w", err))
 	}
@@ -252,5 +251,5 @@ func (b background) Sweep(ctx context.Context) error {
 		return err
 	}
 	defer b.endMaintenance()
-	return b.sweep(ctx, b.maintenance.ReaderGrace)
+	return b.sweep(ctx, &b.maintenance)
 }

@@ -24,6 +24,7 @@ import (
 	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/pack/packtest"
+	"packhorse/refs"
 )
 
 // quotaWorld is a host with quotas, and a second organization without any in which the same happens
@@ -476,7 +477,7 @@ func TestQuotaFork(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.host.DeleteRepository(t.Context(), acme, "brief"); err != nil {
+		if _, err := w.host.PurgeRepository(t.Context(), acme, "brief", refs.RepoID{}); err != nil {
 			t.Fatal(err)
 		}
 		if now := w.usage(enginetest.Org, "other").OrganizationBytes; now > all {
@@ -514,7 +515,7 @@ func TestQuotaFreed(t *testing.T) {
 	}
 	w.commit(enginetest.Org, "r", main, change{path: "x", content: "x"})
 	after = w.usage(enginetest.Org, "r")
-	if _, err := w.host.DeleteRepository(t.Context(), acme, "other"); err != nil {
+	if _, err := w.host.PurgeRepository(t.Context(), acme, "other", refs.RepoID{}); err != nil {
 		t.Fatal(err)
 	}
 	if now := w.usage(enginetest.Org, "r"); now.OrganizationBytes != now.Stored.Bytes {
@@ -528,7 +529,7 @@ func TestQuotaFreed(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.host.DeleteRepository(t.Context(), acme, "r"); err != nil {
+	if _, err := w.host.PurgeRepository(t.Context(), acme, "r", refs.RepoID{}); err != nil {
 		t.Fatal(err)
 	}
 	if now := w.usage(enginetest.Org, "fork"); now.OrganizationBytes != after.Stored.Bytes ||
@@ -536,7 +537,7 @@ func TestQuotaFreed(t *testing.T) {
 		t.Errorf("without its base, the fork uses %+v instead of %+v", now, after)
 	}
 	w.check()
-	if _, err := w.host.DeleteRepository(t.Context(), acme, "fork"); err != nil {
+	if _, err := w.host.PurgeRepository(t.Context(), acme, "fork", refs.RepoID{}); err != nil {
 		t.Fatal(err)
 	}
 	w.create(enginetest.Org, engine.CreateRequest{Name: "last", DefaultBranch: "main"})

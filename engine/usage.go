@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -20,11 +19,12 @@ type Usage struct {
 	// Shared. Borrowed are those of the layers that it shares with its base, as a fork.
 	Stored, Shared, Borrowed odb.Size
 	Refs                     refs.State
-	// Quotas has 0 for a quota that is not set. OrganizationBytes is what the organization stores; 0
-	// if it has no quota.
-	Quotas            quota.Limits
-	OrganizationBytes int64
-	Created           time.Time
+	// Quotas has 0 for a quota that is not set. OrganizationBytes is what the organization stores, and
+	// DeletedBytes what its deleted repositories have stored, until they are purged; 0 if it has no
+	// quota.
+	Quotas                          quota.Limits
+	OrganizationBytes, DeletedBytes int64
+	Created                         time.Time
 }
 
 // Usage returns what the repository stores now. It takes a step for each layer, not for each
@@ -40,6 +40,11 @@ func (r *Repository) Usage(ctx context.Context) (Usage, error) {
 	}
 	u := Usage{
 		Refs: state, Quotas: counted.Limits, OrganizationBytes: counted.OrganizationBytes, Created: r.record.Created,
+	}
+	if counted.Limits.Organization != 0 {
+		if u.DeletedBytes, err = r.host.deletedBytes(ctx, r.record.Org); err != nil {
+			return Usage{}, err
+		}
 	}
 	for _, l := range counted.Layers {
 		if l.Borrowed {
@@ -65,19 +70,26 @@ func (r *Repository) counted() quota.Repository {
 
 func (h *Host) countedAs(pool odb.PoolID, id refs.RepoID, org string) quota.Repository {
 	return quota.Repository{Org: org, Pool: pool, Exists: func(ctx context.Context) (bool, error) {
-		_, err := h.keys.Get(ctx, catalog.RecordKey(id))
-		if errors.Is(err, kv.ErrNotFound) {
-			return false, nil
-		}
-		return err == nil, err
+		rows, err := h.keys.Read(ctx, kv.ReadSet{Keys: [][]byte{catalog.RecordKey(id), catalog.DeletedKey(id)}})
+		return err == nil && (rows.Values[0] != nil || rows.Values[1] != nil), err
 	}}
 }
 
-// counted walks the repositories of an organization.
+// counted walks the repositories of an organization, and the deleted ones that have not been
+// purged.
 func (h *Host) counted(ctx context.Context, org string) iter.Seq2[quota.Repository, error] {
 	return func(yield func(quota.Repository, error) bool) {
 		for rec, err := range h.catalog.All(ctx, org, 0, catalog.Pace{Ahead: true}) {
 			if !yield(h.countedAs(rec.Pool, rec.ID, org), err) || err != nil {
+				return
+			}
+		}
+		for found, err := range h.catalog.AllDeleted(ctx, org, catalog.DeletedPosition{}, 0) {
+			var rec record
+			if err == nil {
+				rec, err = decodeRecord(found.ID, found.Record)
+			}
+			if !yield(h.countedAs(rec.Pool, found.ID, org), err) || err != nil {
 				return
 			}
 		}

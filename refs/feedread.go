@@ -21,6 +21,7 @@ const (
 	FeedRef     FeedKind = iota + 1 // a change of a ref
 	FeedCreated                     // the creation of a repository; Ref is empty
 	FeedDeleted                     // its deletion; Ref is empty
+	FeedRevived                     // its return after that; Ref is empty
 )
 
 // FeedEvent is one event of an organization's feed.
@@ -53,7 +54,8 @@ const feedAheadMax = 256
 
 // Feed returns up to limit events of an organization after a position, all of them durable, at most
 // [EventsMax]. No event appears before that position later. The events of one repository are in the
-// order of their journal; those of a deleted repository are gone with it, but for the deletion.
+// order of their journal; those of a deleted repository are left out while it is gone, but for the
+// deletion.
 //
 // Errors: [ErrFeedGone] when events behind the position have been trimmed, or when the position is
 // not one of this feed.
@@ -422,7 +424,11 @@ func (r *feedReader) add(ctx context.Context, place feedPlace, row *feedRow) (bo
 			at.index = index
 		}
 		kind := FeedRef
-		if row.kind == feedCreated && first+uint32(i) == 0 {
+		switch {
+		case row.kind != feedCreated || first+uint32(i) > 0:
+		case row.sequence > 1:
+			kind = FeedRevived
+		default:
 			kind = FeedCreated
 		}
 		r.append(at, kind, row, entries[i])

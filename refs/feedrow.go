@@ -108,7 +108,7 @@ func decodeFeedMark(value []byte) (feedMark, error) {
 // Kinds of rows.
 const (
 	feedChanged = iota + 1 // a transaction that changed refs
-	feedCreated            // the creation of a repository, with the refs that it began with
+	feedCreated            // the creation of a repository, with the refs that it began with; or its return
 	feedDeleted            // its deletion
 )
 

@@ -103,9 +103,15 @@ func (s *Store) Create(batch *kv.Batch, repo RepoID, change Change) error {
 	first, mark := none.following(change.Time)
 	s.enqueue(batch, &change, &first, createdRow(repo, &change, 0))
 	batch.Put(headKey(repo), first.encode())
-	entry := change.entry(&none, &first, mark)
-	batch.Put(journalKey(repo, 1, 0), encodeEntry(&entry))
+	putShared(batch, repo, &change, &none, &first, mark)
 	return nil
+}
+
+// putShared adds the journal entry of a transaction that changes no ref to batch: it leads from one
+// head to the next.
+func putShared(batch *kv.Batch, repo RepoID, change *Change, prior, next *head, mark uint64) {
+	entry := change.entry(prior, next, mark)
+	batch.Put(journalKey(repo, next.sequence, 0), encodeEntry(&entry))
 }
 
 // CreateWith is [Store.Create] with refs that exist from the first transaction on, created in their

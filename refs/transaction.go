@@ -313,13 +313,21 @@ func (tx *Tx) seal() (Result, error) {
 	if tx.dropped {
 		tx.head.require(tx.batch, tx.repo)
 		Drop(tx.batch, tx.repo)
-		tx.next = tx.head
+		if tx.next = tx.head; tx.park != nil {
+			tx.next, tx.mark = tx.head.following(tx.change.Time)
+			tx.putEntry(tx.shared())
+		}
 		tx.tell(&feedRow{
 			kind: feedDeleted, repo: tx.repo, sequence: result.Sequence, count: 1, millis: tx.change.Time.UnixMilli(),
 			actor: tx.change.Actor, cause: tx.change.Cause, name: tx.change.Name,
 		})
+		if tx.park != nil {
+			if err := tx.park(tx.next.encode()); err != nil { // with the stamp of what was told
+				return Result{}, err
+			}
+		}
 		tx.putReceipt(result.Sequence)
-		return result, nil
+		return result, tx.batch.Err()
 	}
 	tx.putChanges(&result)
 	if count := len(result.Updates); count > 0 {

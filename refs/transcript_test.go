@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"packhorse/odb/kv"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -41,6 +42,7 @@ import (
 //	clock HH:MM      sets the clock
 //	receipts         removes those that are too old
 //	fsck, drop       of the repository
+//	park, revive     the repository is deleted, and comes back
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
@@ -65,6 +67,8 @@ type scene struct {
 	snapshots   map[string]*refs.Snapshot
 	meanwhile   []string // lines of what the other server does
 	tries       int      // that the other server still comes first in
+	keys        kv.Store
+	parked      []byte // the head of the repository while it is deleted
 }
 
 func newScene(t *testing.T) *scene {
@@ -76,6 +80,7 @@ func newScene(t *testing.T) *scene {
 	}
 	keys := openKV(t)
 	options := refs.Options{Now: func() time.Time { return s.now }}
+	s.keys = keys
 	s.here, s.there = refs.Open(keys, options), refs.Open(keys, options)
 	s.repo = createRepo(t, keys, s.here)
 	t.Cleanup(func() {
@@ -150,6 +155,26 @@ func (s *scene) command(t *testing.T, d *datadriven.TestData) (string, error) {
 		}
 		return fmt.Sprintf("%d refs, %d journal entries, %d problems\n",
 			report.RefCount, report.EntryCount, report.ProblemCount), nil
+	case "park":
+		result, err := s.there.Update(ctx, s.repo, refs.Change{Actor: "bob", Cause: "delete"},
+			func(_ context.Context, tx *refs.Tx) error {
+				tx.Park(func(head []byte) error {
+					s.parked = head
+					return nil
+				})
+				return nil
+			})
+		return fmt.Sprintf("transaction %d\n", result.Sequence), err
+	case "revive":
+		batch, change := kv.NewBatch(), refs.Change{Actor: "bob", Cause: "undelete"}
+		sequence, err := s.there.Revive(batch, s.repo, change, s.parked)
+		if err == nil {
+			_, err = s.there.ApplyRevival(ctx, batch, s.repo, change, sequence)
+		}
+		if errors.Is(err, kv.ErrConflict) {
+			return "", errors.New("the repository is there")
+		}
+		return fmt.Sprintf("transaction %d\n", sequence), err
 	case "drop":
 		_, err := s.here.Update(ctx, s.repo, refs.Change{}, drop)
 		return "", err

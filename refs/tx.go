@@ -34,8 +34,9 @@ type Tx struct {
 	long    map[string]int // how many names share their first bytes, as far as known; see checkLong
 	count   int            // the repository's refs, changes included
 	dropped bool
-	next    head   // the one that follows; see putChanges
-	mark    uint64 // leads from the token of head to that of next
+	park    func(head []byte) error // see Park; nil when the repository does not come back
+	next    head                    // the one that follows; see putChanges
+	mark    uint64                  // leads from the token of head to that of next
 	result  []byte
 	told    *feedRow // for the feed of the organization; nil when there is nothing to tell
 }
@@ -87,6 +88,11 @@ func (tx *Tx) SetResult(result []byte) { tx.result = result }
 // Drop makes the transaction remove the repository: see [Drop]. Changes of refs in the same
 // transaction have no effect.
 func (tx *Tx) Drop() { tx.dropped = true }
+
+// Park is [Tx.Drop] for a repository that may come back: its refs and its journal stay, and put is
+// given the head from which [Store.Revive] goes on, to add it to the batch of the transaction. The
+// journal has an entry of the transaction.
+func (tx *Tx) Park(put func(head []byte) error) { tx.dropped, tx.park = true, put }
 
 // Lookup returns the ref of a stored name, changes included. Errors: [ErrNotFound].
 func (tx *Tx) Lookup(ctx context.Context, name string) (Ref, error) {

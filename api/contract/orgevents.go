@@ -17,7 +17,7 @@ type OrgEventList struct {
 // after.
 type OrgEvent struct {
 	Cursor   string  `json:"cursor" jsonschema:"the position behind the event"`
-	Event    string  `json:"event" schema:"enum=ref|create|delete" jsonschema:"create and delete are about the repository"`
+	Event    string  `json:"event" schema:"enum=ref|create|delete|undelete" jsonschema:"all but ref are about the repository"`
 	RepoID   string  `json:"repo_id" schema:"RepositoryID"`
 	RepoName string  `json:"repo_name" jsonschema:"its name now; for delete its last name"`
 	Sequence uint64  `json:"sequence" jsonschema:"the transaction"`
@@ -27,7 +27,7 @@ type OrgEvent struct {
 	After    string  `json:"after,omitempty" schema:"ObjectID"`
 	Actor    string  `json:"actor" jsonschema:"the token's sub; upstream for a sync"`
 	Time     string  `json:"time" schema:"Time"`
-	Cause    string  `json:"cause" jsonschema:"which operation, as in the journal of a repository; also create"`
+	Cause    string  `json:"cause" jsonschema:"which operation, as in the journal of a repository; also create and undelete"`
 }
 
 // FeedGone is the error for a cursor that leads nowhere.
@@ -42,7 +42,7 @@ func orgEventCalls() []call {
 		Operation: openapi.Operation{
 			Method: http.MethodGet, ID: "orgEvents", Group: repositories,
 			Summary: "reads the events of all repositories",
-			Description: "Every change of a ref, and every creation and deletion of a repository, in one order. Nothing is left out, and the " +
+			Description: "Every change of a ref, and every creation, deletion and return of a repository, in one order. Nothing is left out, and the " +
 				"events of one repository are in the order of its journal. " + asStream,
 			Parameters: append(query(
 				openapi.Parameter{

@@ -44,14 +44,31 @@ type Sync struct {
 
 // RepositoryList is a page of repositories.
 type RepositoryList struct {
-	Repos []Repository `json:"repos"`
+	Repos []ListedRepository `json:"repos"`
 	Page
+}
+
+// ListedRepository is a repository in a page. The fields of a deletion are those of a deleted one.
+type ListedRepository struct {
+	Repository
+	DeletedAt   string `json:"deleted_at,omitempty" schema:"Time" jsonschema:"with deleted=true: when it was deleted"`
+	DeletedBy   string `json:"deleted_by,omitempty" jsonschema:"with deleted=true: the sub of the token that deleted it"`
+	PurgeAt     string `json:"purge_at,omitempty" schema:"Time" jsonschema:"with deleted=true: until then it can be brought back"`
+	StoredBytes int64  `json:"stored_bytes,omitempty" jsonschema:"with deleted=true: what it stored when it was deleted"`
 }
 
 // DeletedRepository is the answer to a deletion.
 type DeletedRepository struct {
 	RepoID  string `json:"repo_id" schema:"RepositoryID"`
+	PurgeAt string `json:"purge_at,omitempty" schema:"Time" jsonschema:"until then it can be brought back; not with purge=true"`
 	Message string `json:"message"`
+}
+
+// UndeleteRepository is the body of a return.
+type UndeleteRepository struct {
+	RepoID string `json:"repo_id" schema:"RepositoryID" jsonschema:"which deleted repository of the name; without it the last one, if the name is free"`
+	Name   string `json:"name" jsonschema:"its new name; without it the one that it had"`
+	DryRun bool   `json:"dry_run" jsonschema:"check everything and change nothing"`
 }
 
 // CreateRepository is the body of a creation.
@@ -106,9 +123,10 @@ func repositoryCalls() []call {
 			Operation: openapi.Operation{
 				Method: http.MethodGet, ID: "repositories", Group: repositories,
 				Summary:     "lists the organization's repositories",
-				Description: "In order of creation. The token needs no `repo`.",
+				Description: "In order of creation, or of deletion. The token needs no `repo`.",
 				Parameters: query(
 					openapi.Parameter{Name: "q", Description: "Only repositories whose name contains it; case is ignored. Blank is no filter."},
+					flag("deleted", "Lists the deleted repositories that can be brought back instead."),
 					cursor, limit(20, 100),
 				),
 				Answers: []openapi.Answer{{
@@ -176,17 +194,48 @@ func repositoryCalls() []call {
 			path: "/repos/{n}", v1: "/repos/delete", org: true, writes: true,
 			Operation: openapi.Operation{
 				Method: http.MethodDelete, ID: "deleteRepository", Group: repositories,
-				Summary:     "deletes the repository",
-				Description: "With its refs, journal, credential and upstream, in one transaction. The name can be used again.",
-				Body:        emptyBody,
+				Summary: "deletes the repository",
+				Description: "In one transaction: nobody finds it any more, and its name can be used again. Its credential and its upstream are " +
+					"gone at once. Until `purge_at` it can be brought back. With `purge=true` it is gone for good, and so is one that was " +
+					"deleted before.",
+				Parameters: query(
+					flag("purge", "Deletes it for good: at once, without a way back."),
+					openapi.Parameter{
+						Name: "repo_id", Schema: "RepositoryID",
+						Description: "With `purge=true`: which one, of several that had the name.",
+					},
+				),
+				Body: emptyBody,
 				Answers: []openapi.Answer{{
 					Status: http.StatusOK, Description: "It is deleted.", Type: DeletedRepository{},
-					Example: `{"repo_id": "01a20294-e394-765d-a5c5-2cee716170ca", "message": "repository deleted"}`,
+					Example: `{"repo_id": "01a20294-e394-765d-a5c5-2cee716170ca", "purge_at": "2026-12-06T09:27:21.741Z",
+ "message": "repository deleted"}`,
 				}},
 				Errors: []openapi.Error{
 					fails(http.StatusForbidden, "The token lacks the scope, or its policy has `no-push` or `no-force-push` for any ref."),
 					fails(http.StatusNotFound, "The repository never existed."),
 					fails(http.StatusConflict, "It is already deleted."),
+					fails(http.StatusGone, "With `purge=true`: it is already gone for good."),
+				},
+			},
+		},
+		{
+			v1: "/repos/undelete", path: "/repos/{n}/undelete", org: true, writes: true,
+			Operation: openapi.Operation{
+				Method: http.MethodPost, ID: "undeleteRepository", Group: repositories,
+				Summary: "brings a deleted repository back",
+				Description: "With its refs, its journal and its objects, until `purge_at` of its deletion. It comes back without credential and " +
+					"upstream. The token names it by the name that it had.",
+				Body: &openapi.Body{Type: UndeleteRepository{}, Optional: true, Example: `{"name": "web/old-site"}`},
+				Answers: []openapi.Answer{{
+					Status: http.StatusOK, Description: "The repository.", Type: Repository{}, Example: repositoryExample,
+				}},
+				Errors: []openapi.Error{
+					fails(http.StatusForbidden, "The token lacks the scope, or its policy has `no-push` or `no-force-push` for any ref, or protects "+
+						"a path; or the organization has as many repositories as it may."),
+					fails(http.StatusNotFound, "No deleted repository had that name, or that id."),
+					fails(http.StatusConflict, "The name is taken, or the repository is not deleted."),
+					fails(http.StatusGone, "It is gone for good."),
 				},
 			},
 		},

@@ -8,14 +8,20 @@ import (
 
 // Usage is what a repository stores.
 type Usage struct {
-	StoredBytes   int64  `json:"stored_bytes" jsonschema:"of its objects as they are stored, without those of its base"`
-	SharedBytes   int64  `json:"shared_bytes" jsonschema:"the part of them that forks read, too"`
-	BorrowedBytes int64  `json:"borrowed_bytes" jsonschema:"of the objects that it shares with its base, as a fork"`
-	Objects       int64  `json:"objects" jsonschema:"the objects in stored_bytes; one that is stored twice counts twice"`
-	Refs          uint64 `json:"refs" jsonschema:"in all namespaces"`
-	LastWrite     string `json:"last_write" schema:"Time" jsonschema:"when a ref was last changed, or the repository created"`
-	Quota         *Quota `json:"quota,omitempty" jsonschema:"of the repository, if it has one"`
-	Organization  *Quota `json:"organization,omitempty" jsonschema:"the quota of all its repositories together, if there is one"`
+	StoredBytes   int64     `json:"stored_bytes" jsonschema:"of its objects as they are stored, without those of its base"`
+	SharedBytes   int64     `json:"shared_bytes" jsonschema:"the part of them that forks read, too"`
+	BorrowedBytes int64     `json:"borrowed_bytes" jsonschema:"of the objects that it shares with its base, as a fork"`
+	Objects       int64     `json:"objects" jsonschema:"the objects in stored_bytes; one that is stored twice counts twice"`
+	Refs          uint64    `json:"refs" jsonschema:"in all namespaces"`
+	LastWrite     string    `json:"last_write" schema:"Time" jsonschema:"when a ref was last changed, or the repository created"`
+	Quota         *Quota    `json:"quota,omitempty" jsonschema:"of the repository, if it has one"`
+	Organization  *OrgQuota `json:"organization,omitempty" jsonschema:"the quota of all its repositories together, if there is one"`
+}
+
+// OrgQuota is the quota of an organization.
+type OrgQuota struct {
+	Quota
+	DeletedBytes int64 `json:"deleted_bytes" jsonschema:"of deleted repositories, in stored_bytes until they are purged; forks may still use a part"`
 }
 
 // Quota is a quota, and what is left of it.

@@ -101,6 +101,7 @@ var table = []row{
 	{kind: engine.ErrQuota, status: http.StatusForbidden},
 	{kind: quota.ErrExceeded, status: http.StatusRequestEntityTooLarge, fields: exceeded},
 	{kind: engine.ErrDeleted, status: http.StatusConflict},
+	{kind: engine.ErrPurged, status: http.StatusGone},
 	{kind: engine.ErrDefaultBranch, status: http.StatusConflict},
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
 	{kind: revision.ErrInvalid, status: http.StatusBadRequest},

@@ -10,8 +10,8 @@ import (
 	"packhorse/refs"
 )
 
-// orgEventJSON is one event of an organization. A creation and a deletion of a repository change no
-// ref.
+// orgEventJSON is one event of an organization. A creation and a deletion of a repository, and its
+// return, change no ref.
 type orgEventJSON struct {
 	Cursor   string  `json:"cursor"`
 	Event    string  `json:"event"`
@@ -32,6 +32,7 @@ const (
 	eventRef     = "ref"
 	eventCreated = "create"
 	eventDeleted = "delete"
+	eventRevived = "undelete"
 )
 
 // OrgEvents answers GET /events: a page of the organization's feed, after a wait if the page is
@@ -107,6 +108,8 @@ func orgEventOf(event *refs.FeedEvent) orgEventJSON {
 		told.Event = eventCreated
 	case refs.FeedDeleted:
 		told.Event = eventDeleted
+	case refs.FeedRevived:
+		told.Event = eventRevived
 	default:
 		told.Index, told.Ref = &event.Index, event.Ref
 		told.Before, told.After = event.Before.String(), event.After.String()

@@ -120,12 +120,20 @@ func (d *Door) Repositories(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
+	deleted, err := flagOf(x, "deleted", false)
+	if err != nil {
+		return err
+	}
 	query := x.Query()
-	page, err := d.host.Repositories(x.Context(), grant.Org, engine.ListOptions{
+	options := engine.ListOptions{
 		Query:  strings.TrimSpace(query.Get("q")),
 		Cursor: query.Get("cursor"),
 		Limit:  limit,
-	})
+	}
+	if deleted {
+		return d.deletedRepositories(x, grant, options)
+	}
+	page, err := d.host.Repositories(x.Context(), grant.Org, options)
 	if err != nil {
 		return err
 	}
@@ -138,25 +146,4 @@ func (d *Door) Repositories(x exchange.Exchange, grant *auth.Grant) error {
 		list.Repos = append(list.Repos, repositoryOf(item))
 	}
 	return answer(x, http.StatusOK, list)
-}
-
-// DeleteRepository answers DELETE /repos/delete.
-func (d *Door) DeleteRepository(x exchange.Exchange, grant *auth.Grant) error {
-	body, err := readJSON(x, &struct{}{}, true)
-	if err != nil {
-		return err
-	}
-	by, err := d.actor(x, grant, grant.Repo, "DELETE /repos/delete")
-	if err != nil {
-		return err
-	}
-	sign(&by, body)
-	deleted, err := d.host.DeleteRepository(x.Context(), by, grant.Repo)
-	if err != nil {
-		return err
-	}
-	return answerWrite(x, http.StatusOK, deleted.Sequence, struct {
-		RepoID  string `json:"repo_id"`
-		Message string `json:"message"`
-	}{deleted.ID.String(), "repository deleted"})
 }

@@ -4,7 +4,7 @@
 // of the host, and renders the outcome. The map, by file:
 //
 //	repos, baserepo, credentials, detach,    repositories, their origin and their upstream; what they store
-//	usage
+//	usage, deleted
 //	branches, tags, notes                    refs
 //	commits, files, filesread, metadata,     reading
 //	file, archive

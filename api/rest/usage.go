@@ -9,14 +9,21 @@ import (
 
 // usageJSON is what a repository stores: docs/api.md, "Repositories".
 type usageJSON struct {
-	StoredBytes   int64      `json:"stored_bytes"`
-	SharedBytes   int64      `json:"shared_bytes"`
-	BorrowedBytes int64      `json:"borrowed_bytes"`
-	Objects       int64      `json:"objects"`
-	Refs          uint64     `json:"refs"`
-	LastWrite     string     `json:"last_write"`
-	Quota         *quotaJSON `json:"quota,omitempty"`
-	Organization  *quotaJSON `json:"organization,omitempty"`
+	StoredBytes   int64         `json:"stored_bytes"`
+	SharedBytes   int64         `json:"shared_bytes"`
+	BorrowedBytes int64         `json:"borrowed_bytes"`
+	Objects       int64         `json:"objects"`
+	Refs          uint64        `json:"refs"`
+	LastWrite     string        `json:"last_write"`
+	Quota         *quotaJSON    `json:"quota,omitempty"`
+	Organization  *orgQuotaJSON `json:"organization,omitempty"`
+}
+
+// orgQuotaJSON is the quota of an organization, in which deleted repositories count until they are
+// purged.
+type orgQuotaJSON struct {
+	quotaJSON
+	DeletedBytes int64 `json:"deleted_bytes"`
 }
 
 // quotaJSON is a quota, and what is left of it.
@@ -48,6 +55,10 @@ func (d *Door) Usage(x exchange.Exchange, grant *auth.Grant) error {
 	if written.IsZero() {
 		written = usage.Created
 	}
+	var organization *orgQuotaJSON
+	if q := quotaOf(usage.Quotas.Organization, usage.OrganizationBytes); q != nil {
+		organization = &orgQuotaJSON{*q, usage.DeletedBytes}
+	}
 	return answer(x, http.StatusOK, usageJSON{
 		StoredBytes:   usage.Stored.Bytes,
 		SharedBytes:   usage.Shared.Bytes,
@@ -56,6 +67,6 @@ func (d *Door) Usage(x exchange.Exchange, grant *auth.Grant) error {
 		Refs:          usage.Refs.RefCount,
 		LastWrite:     timestamp(written),
 		Quota:         quotaOf(usage.Quotas.Repository, usage.Stored.Bytes),
-		Organization:  quotaOf(usage.Quotas.Organization, usage.OrganizationBytes),
+		Organization:  organization,
 	})
 }

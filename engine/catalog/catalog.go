@@ -3,8 +3,8 @@
 //
 // Start at [Catalog.Open] and [Catalog.All]. What is in the record of a repository is the caller's.
 // What changes the catalog is added to a batch of the caller's, with the preconditions that make it
-// right; nothing in memory guards anything. open.go reads one repository, list.go many, and
-// change.go has what batches do.
+// right; nothing in memory guards anything. open.go reads one repository, list.go many, change.go
+// has what batches do, and deleted.go the repositories that were deleted and may come back.
 //
 // The tables are those of docs/formats.md, "Repositories": the first byte of every key. Ids follow
 // as raw bytes, an organization ends in a NUL.
@@ -26,6 +26,7 @@ const (
 	tableName    = 'N' // organization, name -> Name
 	tableNumber  = 'n' // organization, number -> repository id
 	tableCounter = 'q' // organization -> the number of its last creation
+	tableDeleted = 'D' // kind ... -> deleted repositories, see deleted.go
 )
 
 // RecordKey is the key of a repository's record.

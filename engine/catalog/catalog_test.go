@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -261,6 +262,83 @@ func TestAllMeanwhile(t *testing.T) {
 	}
 	if !slices.Equal(got, []refs.RepoID{first, third}) {
 		t.Errorf("walked %v", got)
+	}
+}
+
+// TestAllDeleted walks deleted repositories of several organizations in several paces, from the
+// start and from behind each, while some of them come back.
+func TestAllDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	begin := time.UnixMilli(1_700_000_000_000)
+	park := func(org string, at time.Time) catalog.Deleted {
+		t.Helper()
+		id, b := refs.NewRepoID(), kv.NewBatch()
+		d := catalog.Deletion{Org: org, Record: []byte(`{}`), Time: at, Sequence: 3}
+		if err := catalog.Park(b, "r", 1, id, &d); err != nil {
+			t.Fatal(err)
+		}
+		w.apply(b)
+		read, stored, err := w.one.Deletion(t.Context(), id)
+		if err != nil || read.Sequence != 3 || !read.Time.Equal(at) {
+			t.Fatalf("stored %+v, %v", read, err)
+		}
+		return catalog.Deleted{ID: id, Deletion: read, Stored: stored}
+	}
+	var all []catalog.Deleted
+	for i := range 40 {
+		all = append(all, park(org, begin.Add(time.Duration(i/3)*time.Second))) // ids order those of one time
+	}
+	park("a", begin)
+	park(org+"x", begin)
+	walk := func(after catalog.DeletedPosition, pace int) (ids []refs.RepoID) {
+		t.Helper()
+		for found, err := range w.one.AllDeleted(t.Context(), org, after, pace) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, found.ID)
+		}
+		return ids
+	}
+	check := func() {
+		t.Helper()
+		var want []refs.RepoID
+		for _, d := range all {
+			want = append(want, d.ID)
+		}
+		for _, pace := range []int{0, 1, 2, 39, 40, 41} {
+			if got := walk(catalog.DeletedPosition{}, pace); !slices.Equal(got, want) {
+				t.Errorf("in steps of %d: %v, want %v", pace, got, want)
+			}
+			for i := range all {
+				at := catalog.ReadDeletedPosition(all[i].Position().Append(nil))
+				if got := walk(at, pace); !slices.Equal(got, want[i+1:]) {
+					t.Errorf("behind %d, in steps of %d: %v, want %v", i, pace, got, want[i+1:])
+				}
+			}
+		}
+	}
+	check()
+	for range 10 {
+		b := kv.NewBatch()
+		catalog.Forget(b, all[5].ID, &all[5].Deletion, all[5].Stored)
+		w.apply(b)
+		if _, err := w.keys.Apply(t.Context(), b); !errors.Is(err, kv.ErrConflict) {
+			t.Errorf("twice: %v", err)
+		}
+		all = slices.Delete(all, 5, 6)
+	}
+	check()
+	var orgs []string
+	for found, err := range w.one.DeletingOrgs(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		orgs = append(orgs, found)
+	}
+	if !slices.Equal(orgs, []string{"a", org, org + "x"}) {
+		t.Errorf("organizations %v", orgs)
 	}
 }
 

@@ -72,7 +72,7 @@ type Config struct {
 type Repository struct {
 	Org  string
 	Pool odb.PoolID
-	// Exists reports whether the repository has not been deleted.
+	// Exists reports whether the repository has not gone for good.
 	Exists func(ctx context.Context) (bool, error)
 }
 
@@ -148,7 +148,7 @@ func (l *Ledger) Changed(ctx context.Context, pool odb.PoolID) error {
 	return nil
 }
 
-// Deleted stops counting a repository of an organization.
+// Deleted stops counting a repository of an organization that has gone for good.
 func (l *Ledger) Deleted(ctx context.Context, org string, pool odb.PoolID) error {
 	l.mu.Lock()
 	a := l.accounts[org]

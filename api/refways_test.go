@@ -374,6 +374,15 @@ var ways = map[string]way{
 	"restore, ephemeral":  {route: "POST " + v1 + "/restore-commit", stored: true, do: restored(`"ephemeral":true,`)},
 	"restore of the same": {route: "POST " + v1 + "/restore-commit", stored: true, do: restored(`"allow_empty":false,`)},
 
+	"undo of a branch": {route: "POST " + v1 + "/undo", once: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/undo", `{"to":"seq:1","refs":["bound/t"]}`)
+	}},
+	"undo of a tag": {route: "POST " + v1 + "/undo", once: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/undo", `{"to":"seq:1","refs":["refs/tags/bound/*"]}`)
+	}},
+	"undo of an ephemeral branch": {route: "POST " + v1 + "/undo", once: true, do: func(a *act) reply {
+		return a.json("POST "+v1+"/undo", `{"to":"seq:1","refs":["refs/namespaces/ephemeral/refs/heads/bound/t"]}`)
+	}},
 	"note": {route: "POST " + v1 + "/notes", stored: true, do: func(a *act) reply {
 		return a.json("POST "+v1+"/notes", `{"sha":%q,"note":"n","ref":"bound/t"}`, a.id)
 	}},

@@ -227,6 +227,10 @@ func Routes(d *rest.Door) []Route {
 			Computes: true, CostsBytes: mergeCosts,
 		},
 		{
+			Method: "POST", Path: v1 + "/repos/undo", Named: named + "/undo",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.Undo,
+		},
+		{
 			Method: "POST", Path: v1 + "/repos/restore-commit", Named: named + "/restore-commit",
 			Scope: auth.GitWrite, Denied: forbidden, Handler: d.RestoreCommit,
 		},

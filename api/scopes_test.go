@@ -22,6 +22,7 @@ func TestScopes(t *testing.T) {
 		"DELETE /api/v1/repos/delete":          403,
 		"DELETE /api/v1/repos/base":            403,
 		"POST /api/v1/repos/undelete":          403,
+		"POST /api/v1/repos/undo":              403,
 		"POST /api/v1/repos/pull-upstream":     403,
 		"POST /api/v1/repos/git-credentials":   403,
 		"PUT /api/v1/repos/git-credentials":    403,

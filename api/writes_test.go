@@ -271,6 +271,13 @@ var writings = map[string]writing{
 		},
 		denied: []string{noPush, noForcePush}, ephemeral: `"ephemeral":true`,
 	},
+	"POST " + v1 + "/undo": {
+		call: func(_ *writable, name, _ string) ([]call, call) {
+			return []call{createBranch(name, "")}, call{"POST " + v1 + "/undo", "r", fmt.Sprintf(`{"to":"seq:2","refs":[%q]}`,
+				name)}
+		},
+		denied: []string{noPush, noForcePush},
+	},
 	"POST " + v1 + "/notes": {
 		call: func(w *writable, name, space string) ([]call, call) {
 			return nil, call{"POST " + v1 + "/notes", "r", fmt.Sprintf(`{"sha":%q,"note":%q,"ref":%q%s}`, w.head, name, name,

@@ -19,7 +19,7 @@
 //	restorecommit, branchmove
 //	moment, pastdefault                  the repository as it was
 //	branches, createbranch, tags,        refs
-//	deleteref, changerefs
+//	deleteref, changerefs, undo
 //	notes, notesrefs                     notes
 //	commits, commitdetail, revision,     history, and the names that lead into it; cursors
 //	cursor

@@ -127,11 +127,15 @@ func parsePattern(pattern string) (rule, error) {
 // is read only.
 func (p Policy) Ops(name string) Ops {
 	for _, rule := range p.rules {
-		if name == rule.pattern || rule.glob && strings.HasPrefix(name, rule.pattern) {
+		if rule.matches(name) {
 			return rule.ops
 		}
 	}
 	return nil
+}
+
+func (r *rule) matches(name string) bool {
+	return name == r.pattern || r.glob && strings.HasPrefix(name, r.pattern)
 }
 
 // CheckWhole checks an operation that affects all refs below the prefixes (all refs without one) at

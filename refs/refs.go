@@ -12,7 +12,7 @@
 //	transaction                  Update, from the turn to the batch that makes changes visible
 //	line, ask, combine, staged   turns of writers; what a try reads; one batch for several of them
 //	tx, check, lookahead         the changes of one transaction, and what it refuses
-//	park                         repositories that were deleted and may come back
+//	park, restore                what was deleted or changed comes back
 //	names, reponame              rules for the names of refs and repositories
 //	namespace, policy            the two namespaces; what a token may do to which ref
 //	snapshot, set, overlay,      reading: pages, cached refs, refs that were overtaken; rows that are

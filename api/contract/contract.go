@@ -13,7 +13,8 @@
 //	branches, tags, notes                    refs
 //	files, filesread, commits, diff, grep    reading
 //	blame, archive
-//	commitpack, merge, cherrypick, land      writing
+//	commitpack, merge, cherrypick, land,     writing
+//	undo
 package contract
 
 import (
@@ -90,8 +91,8 @@ func All() []openapi.Operation {
 	for _, group := range [][]call{
 		repositoryCalls(), usageCalls(), eventCalls(), orgEventCalls(), branchCalls(), tagCalls(), fileCalls(),
 		filesReadCalls(), commitCalls(), diffCalls(),
-		commitPackCalls(), mergeCalls(), pickCalls(), landCalls(), noteCalls(), grepCalls(), blameCalls(), archiveCalls(),
-		detachCalls(), credentialCalls(),
+		commitPackCalls(), mergeCalls(), pickCalls(), landCalls(), undoCalls(), noteCalls(), grepCalls(), blameCalls(),
+		archiveCalls(), detachCalls(), credentialCalls(),
 	} {
 		for _, c := range group {
 			c.complete()

@@ -102,6 +102,8 @@ var table = []row{
 	{kind: quota.ErrExceeded, status: http.StatusRequestEntityTooLarge, fields: exceeded},
 	{kind: engine.ErrDeleted, status: http.StatusConflict},
 	{kind: engine.ErrPurged, status: http.StatusGone},
+	{kind: engine.ErrMoved, status: http.StatusConflict, fields: moved},
+	{kind: engine.ErrPruned, status: http.StatusGone},
 	{kind: engine.ErrDefaultBranch, status: http.StatusConflict},
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
 	{kind: revision.ErrInvalid, status: http.StatusBadRequest},
@@ -305,6 +307,23 @@ func oldestMoment(err error) map[string]any {
 		return nil
 	}
 	return map[string]any{"oldest": past.Oldest, "oldest_at": past.Since.Format(time.RFC3339Nano)}
+}
+
+func moved(err error) map[string]any {
+	conflict, ok := errors.AsType[*engine.MovedError](err)
+	if !ok {
+		return nil
+	}
+	type movedRef struct {
+		Ref      string `json:"ref"`
+		Expected string `json:"expected"`
+		Actual   string `json:"actual"`
+	}
+	told := make([]movedRef, 0, len(conflict.Refs))
+	for _, ref := range conflict.Refs {
+		told = append(told, movedRef{ref.Name, ref.Expected.String(), ref.Actual.String()})
+	}
+	return map[string]any{"moved": told, "moved_count": conflict.Count}
 }
 
 func oldestCursor(err error) map[string]any {

@@ -15,6 +15,7 @@
 //	diffchunk
 //	merge, mergepreview, resolution,         commits from other commits
 //	cherrypick, land, restorecommit
+//	undo                                     refs as they were
 //	request, guard                           queries and JSON bodies; guards
 //	aliases                                  fields that have an older name, and parts of the path
 //	ndjson                                   streams of lines

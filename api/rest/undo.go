@@ -1,0 +1,81 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"packhorse/api/auth"
+	"packhorse/api/exchange"
+	"packhorse/engine"
+	"packhorse/refs"
+)
+
+// undoneRefJSON is a ref that was given a former value.
+type undoneRefJSON struct {
+	Ref    string `json:"ref"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// Undo answers POST /repos/undo.
+func (d *Door) Undo(x exchange.Exchange, grant *auth.Grant) error {
+	var request struct {
+		To       *string  `json:"to"`
+		Sequence *uint64  `json:"sequence"`
+		Refs     []string `json:"refs"`
+		Force    bool     `json:"force"`
+		DryRun   bool     `json:"dry_run"`
+	}
+	repo, by, err := d.writeJSON(x, grant, "POST /repos/undo", &request)
+	if err != nil {
+		return err
+	}
+	undo := engine.UndoRequest{Force: request.Force, DryRun: request.DryRun}
+	switch {
+	case (request.To == nil) == (request.Sequence == nil):
+		return badRequest("one of to and sequence is required")
+	case request.To == nil:
+		if undo.Sequence = *request.Sequence; undo.Sequence == 0 {
+			return badRequest("sequence: expected the number of a transaction, from 1 on, got 0")
+		}
+	default:
+		if err := readMoment(&undo, *request.To); err != nil {
+			return err
+		}
+	}
+	if undo.Refs, err = refs.ParsePatterns(request.Refs); err != nil {
+		return badRequest("refs: %v", err)
+	}
+	undone, err := repo.Undo(x.Context(), by, undo)
+	if err != nil {
+		return err
+	}
+	told := struct {
+		To   *uint64         `json:"to_sequence,omitempty"`
+		Refs []undoneRefJSON `json:"refs"`
+	}{Refs: make([]undoneRefJSON, 0, len(undone.Refs))}
+	if undone.To != 0 {
+		told.To = &undone.To
+	}
+	for _, ref := range undone.Refs {
+		told.Refs = append(told.Refs, undoneRefJSON{ref.Name, ref.Before.String(), ref.After.String()})
+	}
+	return answerWrite(x, http.StatusOK, undone.Sequence, told)
+}
+
+// readMoment reads the moment that refs go back to.
+func readMoment(undo *engine.UndoRequest, text string) error {
+	number, isSequence := strings.CutPrefix(text, "seq:")
+	var err error
+	if isSequence {
+		undo.To, err = strconv.ParseUint(number, 10, 64)
+	} else {
+		undo.Time, err = time.Parse(time.RFC3339, text)
+	}
+	if err != nil || isSequence && undo.To == 0 || !isSequence && undo.Time.IsZero() {
+		return badRequest(`to: expected a time as in RFC 3339, or "seq:" and the number of a transaction, got %.60q`, text)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package rest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestUndoBodies asks for undos that are well-formed, and for some that are not.
+func TestUndoBodies(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	c.create("").want(http.StatusCreated)
+	undo := func(body string) answer {
+		return c.call(c.door.Undo, http.MethodPost, "/", strings.NewReader(body))
+	}
+	for name, test := range map[string]struct {
+		body   string
+		status int
+		says   string
+	}{
+		"nothing":             {`{}`, 400, "one of to and sequence"},
+		"both":                {`{"to":"seq:1","sequence":1}`, 400, "one of to and sequence"},
+		"no number":           {`{"to":"seq:x"}`, 400, "to: expected a time"},
+		"a negative number":   {`{"to":"seq:-1"}`, 400, "to: expected a time"},
+		"seq:0":               {`{"to":"seq:0"}`, 400, "to: expected a time"},
+		"no time":             {`{"to":"yesterday"}`, 400, "to: expected a time"},
+		"a date":              {`{"to":"2026-01-01"}`, 400, "to: expected a time"},
+		"empty":               {`{"to":""}`, 400, "to: expected a time"},
+		"sequence 0":          {`{"sequence":0}`, 400, "from 1 on"},
+		"a text for a number": {`{"sequence":"1"}`, 400, "sequence"},
+		"a bad pattern":       {`{"to":"seq:1","refs":["a*b"]}`, 400, "refs: "},
+		"an empty pattern":    {`{"to":"seq:1","refs":["a",""]}`, 400, "refs: "},
+		"an unknown guard":    {`{"to":"seq:1","expected_head_sha":"x"}`, 400, "expected_head_sha"},
+		"a position to come":  {`{"to":"seq:99"}`, 400, "99"},
+		"a time to come":      {`{"to":"2126-01-01T00:00:00Z"}`, 400, "after now"},
+		"before the creation": {`{"to":"2006-01-01T00:00:00Z"}`, 410, "did not exist yet"},
+		"nothing to undo":     {`{"sequence":1}`, 400, "changed no ref"},
+		"now":                 {`{"to":"seq:1"}`, 200, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &client{t: t, door: c.door, grant: c.grant}
+			got := c.call(c.door.Undo, http.MethodPost, "/", strings.NewReader(test.body)).want(test.status)
+			if test.says != "" {
+				got.refused(test.status, test.says)
+			}
+		})
+	}
+	var told struct {
+		To   uint64 `json:"to_sequence"`
+		Refs []struct{ Ref, Before, After string }
+	}
+	undo(`{"to":"seq:1"}`).want(http.StatusOK).decode(&told)
+	if told.To != 1 || told.Refs == nil || len(told.Refs) != 0 {
+		t.Errorf("told %+v", told)
+	}
+	c.as("nope").call(c.door.Undo, http.MethodPost, "/", strings.NewReader(`{"to":"seq:1"}`)).
+		refused(http.StatusNotFound, "nope")
+}

@@ -46,7 +46,7 @@ func TestGuards(t *testing.T) {
 					t.Errorf("it is not told that %s is understood: %s", understood, got.body)
 				}
 			}
-			for _, guard := range []string{"expected_sha", "expectedHeadSha", "Expected-Tip", "dry-run", "dryRun"} {
+			for _, guard := range []string{"expected_sha", "expectedHeadSha", "Expected-Tip", "Dry_Run", "dryRun"} {
 				query := c
 				query.route = withQuery(c.route, guard+"=true")
 				refused("in the query", guard, query)

@@ -135,7 +135,7 @@ func (s *Server) admit(x *transfer) error {
 
 // allows refuses guards in a query, and writes that must not be done.
 func (s *Server) allows(e *endpoint, grant *auth.Grant, query url.Values) error {
-	if err := rest.CheckQuery(query); err != nil {
+	if err := rest.CheckQuery(query, e.writes() && e.Method == http.MethodDelete); err != nil {
 		return err
 	}
 	if !e.writes() {

@@ -36,7 +36,13 @@ type writable struct {
 
 func newWritable(t *testing.T) *writable {
 	t.Helper()
-	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{SecretKey: secretKey})
+	return newWritableAt(t, nil)
+}
+
+// newWritableAt is newWritable with a clock.
+func newWritableAt(t *testing.T, now func() time.Time) *writable {
+	t.Helper()
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{SecretKey: secretKey, Now: now})
 	t.Cleanup(shut)
 	return newWritableOn(t, host)
 }
@@ -380,8 +386,8 @@ func (w *writable) prepared(test writing, name, space string) call {
 }
 
 // TestWrites checks every writing route for the common properties of writes: the policies of its
-// token bind it, its answer has the journal's position, its key makes it happen once, and
-// X-Min-Sequence is read. Routes that move refs do so in both namespaces.
+// token bind it, a dry run of it tells the outcome and changes nothing, its answer has the journal's
+// position, its key makes it happen once, and X-Min-Sequence is read. Routes that move refs do so in both namespaces.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	for _, route := range api.Routes(rest.New(rest.Config{})) {
@@ -393,7 +399,8 @@ func TestWrites(t *testing.T) {
 	for name, test := range inFamilies(writings) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWritable(t)
+			begin := time.Now()
+			w := newWritableAt(t, func() time.Time { return begin })
 			w.named = isNamed(name)
 			spaces := []string{""}
 			if test.ephemeral != "" {
@@ -402,6 +409,7 @@ func TestWrites(t *testing.T) {
 			for i, space := range spaces {
 				n := fmt.Sprint("n", i)
 				w.bound(test, n, space)
+				w.rehearsed(w.prepared(test, n+"dry", space))
 				w.once(w.prepared(test, n+"once", space), test.alone)
 			}
 		})

@@ -25,6 +25,10 @@ type Actor struct {
 	// Receipt makes the change happen at most once; nil without an idempotency key. Its request hash
 	// may be filled in until the change is finished.
 	Receipt *refs.Receipt
+	// DryRun makes every check of the change and computes its outcome, and applies nothing:
+	// docs/invariants.md 72. An outcome has the sequence on which it was computed, and no ID that the
+	// change would draw. There is no Receipt.
+	DryRun bool
 	// Recheck verifies the token again, just before a batch is written; nil means no check.
 	Recheck func() error
 

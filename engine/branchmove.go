@@ -104,7 +104,7 @@ func (r *Repository) moveBranchOnce(
 		if err := c.make(ctx, tx, objects, &move); err != nil {
 			return err
 		}
-		return setReceipt(tx, c.outcome(tx.Sequence()+1))
+		return setReceipt(tx, c.outcome(tx.After()))
 	})
 	if err == nil && !done.Replayed && move.Tip != move.Old {
 		objects.Settled(ctx)

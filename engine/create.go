@@ -78,8 +78,8 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 		if errors.Is(err, kv.ErrConflict) {
 			continue
 		}
-		if err != nil {
-			return Created{}, err
+		if err != nil || actor.DryRun {
+			return created, err
 		}
 		begin.hold.SettleFork(context.WithoutCancel(ctx), begin.base, h.countedAs(begin.pool, created.Item.ID, actor.Org))
 		if err := commit.Wait(ctx); err != nil {
@@ -164,6 +164,9 @@ func (h *Host) create(
 		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
 	}
 	created = Created{Item: rec.item(), Sequence: 1}
+	if actor.DryRun {
+		created.Item.ID, created.Sequence = refs.RepoID{}, 0
+	}
 	if actor.Receipt != nil {
 		result, err := json.Marshal(created)
 		if err != nil {
@@ -174,6 +177,10 @@ func (h *Host) create(
 	if err := errors.Join(h.space.Check(), actor.recheck(), begin.reserve(ctx, b)); err != nil {
 		return Created{}, nil, nil, err
 	}
+	if actor.DryRun {
+		begin.hold.Release()
+		return created, begin, nil, h.relied(ctx, b)
+	}
 	commit, err := h.names.ApplyCreation(ctx, b, rec.ID, change, len(begin.refs))
 	if err != nil {
 		h.catalog.Undrawn(actor.Org)
@@ -181,6 +188,16 @@ func (h *Host) create(
 	}
 	h.catalog.Drawn(actor.Org, number)
 	return created, begin, commit, nil
+}
+
+// relied waits until all that a batch requires is durable, for an answer that speaks of it.
+func (h *Host) relied(ctx context.Context, b *kv.Batch) error {
+	for p := range b.Preconditions() {
+		if err := h.keys.WaitDurable(ctx, p.Key); err != nil {
+			return fmt.Errorf("wait for what a creation relies on: %w", err)
+		}
+	}
+	return nil
 }
 
 // taken returns [ErrExists] for a name that is not free, when that is durable.

@@ -98,12 +98,16 @@ func (r *Repository) CreateCredential(ctx context.Context, actor Actor, l creden
 				return StoredCredential{}, err
 			}
 			stored := StoredCredential{Created: r.host.now().UTC()}
-			if stored.ID, err = credential.NewID(r.record.ID); err != nil {
-				return stored, err
-			}
-			row, err := r.sealCredential(stored.ID, stored.Created, l)
+			id, err := credential.NewID(r.record.ID)
 			if err != nil {
 				return stored, err
+			}
+			row, err := r.sealCredential(id, stored.Created, l)
+			if err != nil {
+				return stored, err
+			}
+			if !actor.DryRun {
+				stored.ID = id
 			}
 			tx.Batch().RequireAbsent(credential.Key(r.record.ID))
 			tx.Batch().Put(credential.Key(r.record.ID), row)
@@ -174,10 +178,10 @@ func (r *Repository) changeCredential(
 	stored, err := changeRefs(ctx, r, actor, cause,
 		func(ctx context.Context, tx *refs.Tx, _ *Repository) (StoredCredential, error) {
 			stored, err := prepare(ctx, tx)
-			stored.Sequence = tx.Sequence() + 1
+			stored.Sequence = tx.After()
 			return stored, err
 		})
-	if err == nil && r.record.Upstream != nil && actor.checkSync() == nil {
+	if err == nil && !actor.DryRun && r.record.Upstream != nil && actor.checkSync() == nil {
 		r.hastenSync(ctx) // it may have failed for want of this one
 	}
 	return stored, err

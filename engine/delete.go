@@ -75,7 +75,7 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string, 
 		deleted.Purge = change.Time.Add(h.window(repo.record.Org, h.maintenance.KeepHistory)).UTC()
 	}
 	done, err := repo.transact(ctx, actor, change, nil, func(_ context.Context, tx *refs.Tx, now *Repository) error {
-		deleted.Sequence = tx.Sequence() + 1
+		deleted.Sequence = tx.After()
 		b := tx.Batch()
 		b.Delete(credential.Key(repo.record.ID))
 		upstream.Drop(b, repo.record.ID)
@@ -93,6 +93,9 @@ func (h *Host) deleteRepository(ctx context.Context, actor *Actor, name string, 
 	}
 	if done.Replayed {
 		return decodeReceipt[Deleted](done.Receipt)
+	}
+	if actor.DryRun {
+		return deleted, nil
 	}
 	h.upstreams.worker.Cancel(repo.record.ID)
 	if purge {

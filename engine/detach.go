@@ -31,6 +31,9 @@ func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) 
 	if err := errors.Join(r.host.space.Check(), r.recheck(ctx, &actor)); err != nil {
 		return Detached{}, err
 	}
+	if actor.DryRun {
+		return r.rehearseDetach(ctx)
+	}
 	own, _, err := r.host.claimant(ctx)
 	if err != nil {
 		return Detached{}, err
@@ -57,6 +60,25 @@ func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) 
 		err = errors.Join(err, r.undoDetach(context.WithoutCancel(ctx), before))
 	}
 	return done, err
+}
+
+// rehearseDetach is Detach up to where it would begin: whether the sync would end in time is not
+// known before.
+func (r *Repository) rehearseDetach(ctx context.Context) (Detached, error) {
+	state, _, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
+	if err == nil {
+		_, err = state.BeginDetach()
+	}
+	switch {
+	case errors.Is(err, upstream.ErrNoState):
+		return Detached{}, &failure{kind: upstream.ErrDetaching, text: "the sync state of the repository is missing"}
+	case errors.Is(err, upstream.ErrDetaching):
+		return Detached{}, &failure{kind: upstream.ErrDetaching, text: "the repository is being detached already"}
+	case err != nil:
+		return Detached{}, err
+	}
+	sequence, err := r.Sequence(ctx)
+	return Detached{Sequence: sequence}, err
 }
 
 // endUpstream waits until no sync runs, and detaches.

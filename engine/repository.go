@@ -200,6 +200,7 @@ func (r *Repository) change(actor *Actor, cause string, names ...string) refs.Ch
 		Names:   names,
 		Policy:  actor.Policy,
 		Receipt: actor.Receipt,
+		DryRun:  actor.DryRun,
 		Signed:  r.storedSigned(actor.Policy),
 		Time:    r.host.now(),
 	}
@@ -212,6 +213,7 @@ func (r *Repository) change(actor *Actor, cause string, names ...string) refs.Ch
 // transact runs a transaction of the actor on the repository, as [refs.Store.Update] does, which
 // lists the errors. prepare is given the repository as this try finds it; it may refresh objects,
 // which may be nil, and stage them. The first branch becomes the default branch in the same batch.
+// Objects of a batch that was applied are settled.
 func (r *Repository) transact(
 	ctx context.Context, actor *Actor, change refs.Change, objects *odb.Quarantine, prepare func(
 		ctx context.Context, tx *refs.Tx, now *Repository,
@@ -220,40 +222,10 @@ func (r *Repository) transact(
 	if err := r.writes(); err != nil {
 		return refs.Result{}, err
 	}
-	if guard := r.newPathGuard(actor.Paths); guard != nil && change.Check == nil {
-		if objects == nil {
-			guard.bindStored(&change)
-		} else {
-			guard.bind(&change, objects.View)
-		}
-	}
-	var stored, org []byte
-	change.Ahead = func() (kv.ReadSet, func(kv.Rows)) {
-		set, take := kv.ReadSet{}, func(kv.Rows) {}
-		if objects != nil {
-			set, take = objects.ReadAhead()
-		}
-		count := len(set.Keys)
-		set.Keys = append(set.Keys, catalog.RecordKey(r.record.ID))
-		if r.host.followOrg != nil {
-			set.Keys = append(set.Keys, organization.Key(r.record.Org))
-		}
-		return set, func(rows kv.Rows) {
-			stored = rows.Values[count]
-			if r.host.followOrg != nil {
-				org = rows.Values[count+1]
-			}
-			take(kv.Rows{Values: rows.Values[:count], Pages: rows.Pages})
-		}
-	}
-	combine(&change, actor, objects)
-	done, err := r.host.names.Update(ctx, r.record.ID, change, func(ctx context.Context, tx *refs.Tx) error {
-		if r.host.followOrg != nil {
-			if err := r.host.followOrg(ctx, r.record.Org, org); err != nil {
-				return err
-			}
-		}
-		now, err := r.guard(tx, actor, stored)
+	t := r.turn(actor, change, objects)
+	combine(&t.change, actor, objects)
+	done, err := r.host.names.Update(ctx, r.record.ID, t.change, func(ctx context.Context, tx *refs.Tx) error {
+		now, err := t.enter(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -262,15 +234,91 @@ func (r *Repository) transact(
 		} else if err != nil {
 			return err
 		}
-		if err := now.adopt(ctx, tx); err != nil {
-			return err
-		}
-		return actor.hold.Stage(ctx, tx.Batch())
+		return t.leave(ctx)
 	})
-	if err == nil && !done.Replayed {
-		actor.hold.Settle()
-	}
+	t.settle(ctx, done, err)
 	return done, r.gone(err)
+}
+
+// turn is one repository's part in a transaction of an actor: what is read with its head, and what
+// surrounds the changes of each try.
+type turn struct {
+	repo    *Repository
+	actor   *Actor
+	objects *odb.Quarantine // nil without new objects
+	change  refs.Change
+
+	stored, org []byte // the rows of the repository and of its organization as this try finds them
+	tx          *refs.Tx
+	now         *Repository
+}
+
+// turn returns the part of a change, bound by the actor's path policies.
+func (r *Repository) turn(actor *Actor, change refs.Change, objects *odb.Quarantine) *turn {
+	t := &turn{repo: r, actor: actor, objects: objects, change: change}
+	if guard := r.newPathGuard(actor.Paths); guard != nil && change.Check == nil {
+		if objects == nil {
+			guard.bindStored(&t.change)
+		} else {
+			guard.bind(&t.change, objects.View)
+		}
+	}
+	t.change.Ahead = t.ahead
+	return t
+}
+
+// ahead asks for the rows that each try begins with.
+func (t *turn) ahead() (kv.ReadSet, func(kv.Rows)) {
+	set, take := kv.ReadSet{}, func(kv.Rows) {}
+	if t.objects != nil {
+		set, take = t.objects.ReadAhead()
+	}
+	host, record := t.repo.host, &t.repo.record
+	count := len(set.Keys)
+	set.Keys = append(set.Keys, catalog.RecordKey(record.ID))
+	if host.followOrg != nil {
+		set.Keys = append(set.Keys, organization.Key(record.Org))
+	}
+	return set, func(rows kv.Rows) {
+		t.stored = rows.Values[count]
+		if host.followOrg != nil {
+			t.org = rows.Values[count+1]
+		}
+		take(kv.Rows{Values: rows.Values[:count], Pages: rows.Pages})
+	}
+}
+
+// enter begins a try, and returns the repository as it finds it.
+func (t *turn) enter(ctx context.Context, tx *refs.Tx) (now *Repository, err error) {
+	t.tx = tx
+	if host := t.repo.host; host.followOrg != nil {
+		if err := host.followOrg(ctx, t.repo.record.Org, t.org); err != nil {
+			return nil, err
+		}
+	}
+	t.now, err = t.repo.guard(tx, t.actor, t.stored)
+	return t.now, err
+}
+
+// leave ends a try behind its changes.
+func (t *turn) leave(ctx context.Context) error {
+	if err := t.now.adopt(ctx, t.tx); err != nil {
+		return err
+	}
+	return t.actor.hold.Stage(ctx, t.tx.Batch())
+}
+
+// settle tells quotas and objects what became of the transaction.
+func (t *turn) settle(ctx context.Context, done refs.Result, err error) {
+	switch {
+	case t.actor.DryRun && t.objects != nil:
+		t.objects.Unstage()
+	case err == nil && !done.Replayed && !t.actor.DryRun:
+		t.actor.hold.Settle()
+		if t.objects != nil && done.Sequence == t.tx.After() {
+			t.objects.Settled(ctx)
+		}
+	}
 }
 
 // guard makes a transaction depend on the repository being there as its record says that was read

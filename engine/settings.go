@@ -47,7 +47,7 @@ func (r *Repository) ChangeSettings(ctx context.Context, actor Actor, to Setting
 	}
 	return changeRefs(ctx, r, &actor, cause,
 		func(ctx context.Context, tx *refs.Tx, now *Repository) (ChangedSettings, error) {
-			changed := ChangedSettings{Sequence: tx.Sequence() + 1}
+			changed := ChangedSettings{Sequence: tx.After()}
 			if to.DefaultBranch != "" {
 				if err := now.moveDefault(ctx, tx, to.DefaultBranch); err != nil {
 					return changed, err

@@ -26,8 +26,6 @@ type UndeleteRequest struct {
 	As string
 	// CountMax bounds the repositories of the organization, this one included; 0 means no bound.
 	CountMax int
-	// DryRun makes every check, and changes nothing.
-	DryRun bool
 }
 
 // Undelete brings a deleted repository back and returns when that is durable: with its refs, its
@@ -128,7 +126,7 @@ func (h *Host) undelete(
 	if err := errors.Join(h.space.Check(), actor.recheck()); err != nil {
 		return Created{}, nil, err
 	}
-	if request.DryRun { // what it tells is durable when the deletion is
+	if actor.DryRun { // what it tells is durable when the deletion is
 		return created, nil, h.keys.WaitDurable(ctx, catalog.DeletedKey(rec.ID))
 	}
 	commit, err := h.names.ApplyRevival(ctx, b, rec.ID, change, sequence)

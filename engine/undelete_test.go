@@ -88,6 +88,13 @@ func (g *graveyard) remove(name string) engine.Deleted {
 	return deleted
 }
 
+// rehearsing is an actor whose changes are dry runs.
+var rehearsing = func() engine.Actor {
+	actor := acme
+	actor.DryRun = true
+	return actor
+}()
+
 func (g *graveyard) undelete(request engine.UndeleteRequest) (engine.Created, error) {
 	g.t.Helper()
 	return g.host.Undelete(g.t.Context(), acme, request)
@@ -157,7 +164,7 @@ func TestUndelete(t *testing.T) {
 		t.Errorf("listed as deleted: %+v", items)
 	}
 
-	dry, err := g.undelete(engine.UndeleteRequest{Name: "r", DryRun: true})
+	dry, err := g.host.Undelete(t.Context(), rehearsing, engine.UndeleteRequest{Name: "r"})
 	must(t, err)
 	g.unseen(repo)
 	g.pass(13 * day)
@@ -315,7 +322,7 @@ func TestUndeleteRefusals(t *testing.T) {
 		"purged, by id":          {acme, engine.UndeleteRequest{Name: "purged", ID: purged}, engine.ErrPurged},
 		"a policy":               {bound, engine.UndeleteRequest{Name: "gone"}, refs.ErrDenied},
 		"too many repositories":  {acme, engine.UndeleteRequest{Name: "gone", CountMax: 1}, engine.ErrQuota},
-		"too many, in a dry run": {acme, engine.UndeleteRequest{Name: "gone", CountMax: 1, DryRun: true}, engine.ErrQuota},
+		"too many, in a dry run": {rehearsing, engine.UndeleteRequest{Name: "gone", CountMax: 1}, engine.ErrQuota},
 	}
 	for name, test := range tests {
 		if _, err := g.host.Undelete(t.Context(), test.actor, test.request); !errors.Is(err, test.want) {

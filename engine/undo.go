@@ -27,8 +27,6 @@ type UndoRequest struct {
 	Refs refs.Patterns
 	// Force takes back a transaction also from the refs that have moved since.
 	Force bool
-	// DryRun makes every check, and changes nothing.
-	DryRun bool
 }
 
 // Undone is the outcome of an undo. An idempotency record stores it.
@@ -74,7 +72,7 @@ func (r *Repository) Undo(ctx context.Context, actor Actor, request UndoRequest)
 	undone, err := changeRefs(ctx, r, &actor, causeUndo,
 		func(ctx context.Context, tx *refs.Tx, now *Repository) (Undone, error) {
 			planned = true
-			undone := Undone{Sequence: tx.Sequence() + 1}
+			undone := Undone{Sequence: tx.After()}
 			if request.Sequence == 0 {
 				undone.To = request.To
 			}
@@ -83,7 +81,7 @@ func (r *Repository) Undo(ctx context.Context, actor Actor, request UndoRequest)
 				return err
 			})
 			// With an idempotency key the transaction has a record all the same.
-			if err == nil && (request.DryRun || len(undone.Refs) == 0 && actor.Receipt == nil) {
+			if err == nil && len(undone.Refs) == 0 && actor.Receipt == nil {
 				undone.Sequence, err = tx.Sequence(), refs.ErrUnchanged
 			}
 			return undone, err

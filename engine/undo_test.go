@@ -210,9 +210,7 @@ func (u *undoing) model(
 		deletesDefault = deletesDefault || name == "refs/heads/main" && then[name].IsZero()
 		want[name] = then[name]
 	}
-	dry := request
-	dry.DryRun = true
-	planned, planErr := u.undo(dry)
+	planned, planErr := u.repo.Undo(u.t.Context(), rehearsing, request)
 	undone, err := u.undo(request)
 	if fmt.Sprint(err) != fmt.Sprint(planErr) || err == nil && !slices.Equal(planned.Refs, undone.Refs) {
 		u.t.Errorf("undone %v, %v; in a dry run %v, %v", undone, err, planned, planErr)
@@ -308,9 +306,9 @@ func TestUndo(t *testing.T) {
 	if undone := u.undone(engine.UndoRequest{To: at}); len(undone.Refs) != 0 || undone.Sequence != u.head() {
 		t.Errorf("undone %+v", undone)
 	}
-	all := engine.UndoRequest{To: at, Refs: patterns(t, "refs/namespaces/*"), DryRun: true}
-	if undone := u.undone(all); len(undone.Refs) != 1 {
-		t.Errorf("undone %+v", undone)
+	all := engine.UndoRequest{To: at, Refs: patterns(t, "refs/namespaces/*")}
+	if undone, err := u.repo.Undo(t.Context(), rehearsing, all); err != nil || len(undone.Refs) != 1 {
+		t.Errorf("undone %+v, %v", undone, err)
 	}
 	if undone := u.undone(engine.UndoRequest{Sequence: u.head()}); len(undone.Refs) != 1 {
 		t.Errorf("undone %+v", undone)
@@ -364,8 +362,8 @@ func TestUndoRefusals(t *testing.T) {
 	check := func(what string, request engine.UndoRequest, want error) {
 		t.Helper()
 		was, at := u.refs(), u.head()
-		for _, request.DryRun = range []bool{true, false} {
-			if _, err := u.undo(request); !errors.Is(err, want) {
+		for _, actor := range []engine.Actor{rehearsing, acme} {
+			if _, err := u.repo.Undo(t.Context(), actor, request); !errors.Is(err, want) {
 				t.Errorf("%s: %v, want %v", what, err, want)
 			}
 		}
@@ -451,8 +449,8 @@ func TestUndoPolicies(t *testing.T) {
 		"verify-sig":    bound(func(a *engine.Actor) { a.Policy = policy("b", "verify-sig") }),
 		"paths":         bound(func(a *engine.Actor) { a.Paths = paths }),
 	} {
-		for _, dry := range []bool{true, false} {
-			_, err := u.repo.Undo(t.Context(), actor, engine.UndoRequest{To: at, DryRun: dry})
+		for _, actor.DryRun = range []bool{true, false} {
+			_, err := u.repo.Undo(t.Context(), actor, engine.UndoRequest{To: at})
 			if !errors.Is(err, refs.ErrDenied) {
 				t.Errorf("%s: %v", what, err)
 			}

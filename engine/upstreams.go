@@ -259,12 +259,27 @@ func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) 
 	if r.record.Upstream == nil {
 		return 0, &failure{kind: ErrNoUpstream, text: fmt.Sprintf("repository %q has no upstream", r.record.Name)}
 	}
+	if actor.DryRun {
+		return r.rehearseSync(ctx)
+	}
 	sequence, err := r.askForSync(ctx, &actor)
 	if err != nil {
 		return 0, err
 	}
 	r.host.upstreams.worker.WakeNow(r.record.ID)
 	return sequence, nil
+}
+
+// rehearseSync checks what askForSync would change. Errors: upstream.ErrDetaching.
+func (r *Repository) rehearseSync(ctx context.Context) (uint64, error) {
+	state, _, err := upstream.ReadState(ctx, r.host.keys, r.record.ID)
+	if err == nil {
+		_, err = r.host.makeDue(ctx, &state, kv.NewBatch(), r.record.ID)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return r.Sequence(ctx)
 }
 
 // askForSync makes the sync state say that one is due. Only under an idempotency key is that an

@@ -283,6 +283,10 @@ func (q *Quarantine) Settled(ctx context.Context) {
 	}
 }
 
+// Unstage tells the quarantine that no batch with its objects is ever applied: Settled has no effect,
+// and Close removes its files.
+func (q *Quarantine) Unstage() { q.staged = false }
+
 // settle moves registered files to their place, if the file store has another one before.
 // [Store.Close] waits for it.
 func (s *Store) settle(ctx context.Context, names []string) {

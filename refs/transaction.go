@@ -55,6 +55,9 @@ type Change struct {
 	Check func(ctx context.Context, move Move) error
 	// Receipt makes the transaction happen at most once; nil means that it was not asked for.
 	Receipt *Receipt
+	// DryRun ends the transaction behind its last check: Update returns what it would have come to,
+	// and nothing is changed or announced. It leaves no receipt, and none replays it.
+	DryRun bool
 	// Announce adds rows to the batch of a transaction that changes refs, to announce its changes to
 	// others. It is called for each try, and not for a replay; updates are valid during the call.
 	Announce func(batch *kv.Batch, updates []Entry)
@@ -99,7 +102,8 @@ func (c *Change) entry(prior, next *head, mark uint64) Entry {
 
 // Result is the result of a transaction.
 type Result struct {
-	// Sequence is that of the transaction, or of the repository when nothing was changed.
+	// Sequence is that of the transaction, or of the repository when nothing was changed, as in a dry
+	// run.
 	Sequence uint64
 	// Updates are the changes of refs, as the journal holds them.
 	Updates []Entry
@@ -133,6 +137,9 @@ func (s *Store) Update(
 ) (Result, error) {
 	if err := change.check(); err != nil {
 		return Result{}, err
+	}
+	if change.DryRun {
+		change.Receipt = nil
 	}
 	if change.Receipt != nil {
 		if err := change.Receipt.Key.Check(); err != nil {
@@ -287,7 +294,12 @@ func (s *Store) try(
 	if err = prepare(ctx, tx); err == nil {
 		t.result, err = tx.seal()
 	}
+	if err == nil && change.DryRun {
+		t.result.Sequence = now.sequence
+	}
 	switch {
+	case err == nil && change.DryRun && (staged == nil || g.admits(tx)):
+		// It stays, since it may build on transactions that are not committed yet.
 	case err == nil && (staged == nil || g.admits(tx)):
 		g.add(tx)
 		p.changes = true

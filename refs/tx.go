@@ -52,6 +52,15 @@ func newTx(store *Store, repo RepoID, change *Change, head head) *Tx {
 // Sequence returns the sequence on which the transaction builds. Its own will be the next one.
 func (tx *Tx) Sequence() uint64 { return tx.head.sequence }
 
+// After returns the sequence that the repository has when the transaction has ended: its own, or in
+// a dry run the one on which it builds.
+func (tx *Tx) After() uint64 {
+	if tx.change.DryRun {
+		return tx.head.sequence
+	}
+	return tx.head.sequence + 1
+}
+
 // Follows reports whether the transaction builds on a state: whether all transactions since then,
 // which the journal tells, are in one history with it. It is false when the journal does not reach
 // back as far.

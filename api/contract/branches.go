@@ -39,6 +39,7 @@ type CreateBranch struct {
 	BaseBranch        string `json:"base_branch" jsonschema:"the branch that it starts from"`
 	BaseIsEphemeral   bool   `json:"base_is_ephemeral" jsonschema:"the namespace of the base"`
 	Force             bool   `json:"force" jsonschema:"may move an existing branch"`
+	Rehearsal
 }
 
 // CreatedBranch is the answer to a creation.
@@ -47,6 +48,7 @@ type CreatedBranch struct {
 	TargetBranch      string `json:"target_branch"`
 	TargetIsEphemeral bool   `json:"target_is_ephemeral"`
 	CommitSHA         string `json:"commit_sha" schema:"ObjectID"`
+	Rehearsed
 }
 
 // DeleteBranch is the body of a deletion.
@@ -54,6 +56,7 @@ type DeleteBranch struct {
 	TargetBranch string `json:"target_branch" schema:"required" jsonschema:"the branch"`
 	Name         string `json:"name" schema:"older=target_branch"`
 	Ephemeral    bool   `json:"ephemeral" jsonschema:"its namespace"`
+	Rehearsal
 }
 
 // DeletedBranch is the answer to a deletion.
@@ -62,6 +65,7 @@ type DeletedBranch struct {
 	Name         string `json:"name" schema:"older=target_branch"`
 	Message      string `json:"message"`
 	Ephemeral    bool   `json:"ephemeral"`
+	Rehearsed
 }
 
 func branchCalls() []call {

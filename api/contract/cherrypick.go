@@ -16,6 +16,7 @@ type PickedCommits struct {
 	Mainline          int              `json:"mainline" schema:"min=1" jsonschema:"the number of the parent with which merges are compared; without it a merge is 400"`
 	Empty             string           `json:"empty" schema:"enum=stop|drop|keep,default=stop" jsonschema:"what becomes of a commit that changes nothing: 409, left out, or an empty commit"`
 	Resolutions       []PickResolution `json:"resolutions" jsonschema:"what becomes of paths that conflict"`
+	Rehearsal
 }
 
 // PickResolution is a resolution for one of the commits.
@@ -46,6 +47,7 @@ type Picked struct {
 	TreeSHA   string         `json:"tree_sha" schema:"ObjectID"`
 	Target    MergedTarget   `json:"target"`
 	Commits   []PickedCommit `json:"commits" jsonschema:"one for each commit of the request"`
+	Rehearsed
 }
 
 // PickedCommit is a commit that was picked.

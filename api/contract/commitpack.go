@@ -36,6 +36,7 @@ type CommitMetadata struct {
 	ExpectedTargetSHA string  `json:"expected_target_sha" schema:"Expected" jsonschema:"the tip that the branch must have; 409 if it has another one"`
 	ExpectedHeadSHA   string  `json:"expected_head_sha" schema:"Expected,older=expected_target_sha"`
 	AllowEmpty        bool    `json:"allow_empty" schema:"default=true" jsonschema:"false: no commit that changes nothing"`
+	Rehearsal
 }
 
 // NewCommitMetadata is the metadata of a commit with content.
@@ -102,6 +103,7 @@ type RestoreMetadata struct {
 type CommitAnswer struct {
 	Commit NewCommit `json:"commit"`
 	Result RefResult `json:"result"`
+	Rehearsed
 }
 
 // NewCommit is a commit that was made.

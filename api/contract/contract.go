@@ -6,7 +6,7 @@
 // handler. Where a request has two names for a thing, the newer one comes first, and the older one
 // is marked so. The map, by file:
 //
-//	contract                                 the list of calls, and their two paths
+//	contract, dryrun                         the list of calls, and their two paths; dry runs of writes
 //	info, example                            what all calls have in common; a program of the page
 //	repos, usage, credentials, detach        repositories, what they store, their upstream
 //	events, orgevents                        the journal of one, and the events of all
@@ -132,6 +132,9 @@ func (c *call) at(path string) openapi.Operation {
 func (c *call) complete() {
 	c.Parameters, c.Answers, c.Errors = slices.Clone(c.Parameters), slices.Clone(c.Answers), slices.Clone(c.Errors)
 	if c.writes {
+		if c.Method == http.MethodDelete {
+			c.Parameters = append(c.Parameters, dryRunFlag)
+		}
 		c.Parameters = append(c.Parameters, idempotencyKey)
 		for i := range c.Answers {
 			c.Answers[i].Headers = append(c.Answers[i].Headers, repoSequence)

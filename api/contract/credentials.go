@@ -10,6 +10,7 @@ import (
 type Login struct {
 	Username string `json:"username" jsonschema:"the default is what the provider expects with an access token"`
 	Password string `json:"password" schema:"required" jsonschema:"a password or access token; stored encrypted and never returned"`
+	Rehearsal
 }
 
 // CreateCredential is the body of a creation.
@@ -27,12 +28,20 @@ type UpdateCredential struct {
 // DeleteCredential is the body of a deletion.
 type DeleteCredential struct {
 	ID string `json:"id" schema:"required" jsonschema:"of the credential"`
+	Rehearsal
 }
 
 // Credential is a stored credential.
 type Credential struct {
 	ID        string `json:"id"`
 	CreatedAt string `json:"created_at" schema:"Time"`
+	Rehearsed
+}
+
+// RehearsedCredential is a dry run of the creation of a credential. The id is drawn by the creation
+// itself.
+type RehearsedCredential struct {
+	DryRun bool `json:"dry_run"`
 }
 
 func credentialCalls() []call {
@@ -61,9 +70,10 @@ func credentialCalls() []call {
 				Body: &openapi.Body{
 					Type: CreateCredential{}, Example: `{"repo_id": "mirror", "username": "ada", "password": "a token"}`,
 				},
-				Answers: []openapi.Answer{{
-					Status: http.StatusCreated, Description: "The credential is stored.", Type: Credential{}, Example: example,
-				}},
+				Answers: []openapi.Answer{
+					{Status: http.StatusCreated, Description: "The credential is stored.", Type: Credential{}, Example: example},
+					{Status: http.StatusOK, Description: "A dry run: it would be stored.", Type: RehearsedCredential{}},
+				},
 				Errors: []openapi.Error{
 					fails(http.StatusNotFound, "The repository does not exist, or the token is for another one."),
 					fails(http.StatusConflict, "There is already a credential."),
@@ -99,8 +109,11 @@ func credentialCalls() []call {
 				Method: http.MethodDelete, ID: "deleteCredential", Group: upstreams,
 				Summary: "deletes that credential",
 				Body:    &openapi.Body{Type: DeleteCredential{}, Example: `{"id": "` + id + `"}`},
-				Answers: []openapi.Answer{{Status: http.StatusNoContent, Description: "The credential is gone."}},
-				Errors:  []openapi.Error{notThere, noKey},
+				Answers: []openapi.Answer{
+					{Status: http.StatusNoContent, Description: "The credential is gone."},
+					{Status: http.StatusOK, Description: "A dry run: it would go.", Type: Credential{}},
+				},
+				Errors: []openapi.Error{notThere, noKey},
 			},
 			named: func(o *openapi.Operation) {
 				inPath(o)

@@ -9,11 +9,13 @@ import (
 // PullUpstream is the body of a request for a sync.
 type PullUpstream struct {
 	Ref string `json:"ref" jsonschema:"a branch or a full refname; it must be valid, but has no effect"`
+	Rehearsal
 }
 
 // Message is an answer that says what was done.
 type Message struct {
 	Message string `json:"message"`
+	Rehearsed
 }
 
 func detachCalls() []call {

@@ -15,6 +15,7 @@ type Land struct {
 	StopOnConflict    bool         `json:"stop_on_conflict" jsonschema:"leaves what follows a source that conflicts"`
 	Author            Person       `json:"author" schema:"required"`
 	Committer         *Person      `json:"committer" jsonschema:"the author by default"`
+	Rehearsal
 }
 
 // LandSource is what is merged.
@@ -31,6 +32,7 @@ type LandAnswer struct {
 	TreeSHA   string       `json:"tree_sha" schema:"ObjectID"`
 	Target    MergedTarget `json:"target"`
 	Sources   []Landed     `json:"sources" jsonschema:"one for each source of the request"`
+	Rehearsed
 }
 
 // Landed is what became of a source.

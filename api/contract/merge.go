@@ -22,6 +22,7 @@ type Merge struct {
 	AllowUnrelated    bool         `json:"allow_unrelated_histories" jsonschema:"merges branches without a common ancestor"`
 	PreviewToken      string       `json:"preview_token" jsonschema:"of a preview: the merge is made as it was shown, or 409; source_ref, target_branch and strategy are not needed"`
 	Resolutions       []Resolution `json:"resolutions" jsonschema:"what becomes of paths that conflict"`
+	Rehearsal
 }
 
 // Resolution says what becomes of a path that conflicts, by one of side, content, blob_sha and
@@ -44,6 +45,7 @@ type Merged struct {
 	Target          MergedTarget `json:"target"`
 	MergeBaseSHA    string       `json:"merge_base_sha,omitempty" schema:"ObjectID" jsonschema:"the newest merge base, if there is one"`
 	PromotedCommits int          `json:"promoted_commits" jsonschema:"commits of the source that were new to the target"`
+	Rehearsed
 }
 
 // MergedSource is what was merged.

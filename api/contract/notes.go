@@ -16,6 +16,7 @@ type ChangeNote struct {
 	Author              *Person `json:"author" jsonschema:"by default the token's sub, or else the organization"`
 	ExpectedNotesRefSHA string  `json:"expected_notes_ref_sha" schema:"Expected" jsonschema:"the tip that the notes ref must have; 40 zeros if it must not exist"`
 	ExpectedRefSHA      string  `json:"expected_ref_sha" schema:"Expected,older=expected_notes_ref_sha"`
+	Rehearsal
 }
 
 // AddNote is the body that adds a note.
@@ -38,6 +39,7 @@ type ChangedNote struct {
 	BaseCommit string     `json:"base_commit,omitempty" schema:"ObjectID" jsonschema:"the ref's tip before, if there was one"`
 	NewRefSHA  string     `json:"new_ref_sha" schema:"MaybeID" jsonschema:"its tip now; empty in an error"`
 	Result     NoteResult `json:"result"`
+	Rehearsed
 }
 
 // NoteResult is the result of a change of notes.

@@ -29,6 +29,23 @@ type CreatedRepository struct {
 	Message string `json:"message"`
 }
 
+// RehearsedRepository is a dry run of the creation of a repository. Its id is drawn by the creation
+// itself.
+type RehearsedRepository struct {
+	RepoName      string    `json:"repo_name"`
+	URL           string    `json:"url" schema:"older=repo_name"`
+	DefaultBranch string    `json:"default_branch" jsonschema:"the branch that HEAD would point to"`
+	BaseRepo      *Upstream `json:"base_repo,omitempty" jsonschema:"the upstream, if there is one"`
+	Message       string    `json:"message"`
+	DryRun        bool      `json:"dry_run"`
+}
+
+// ChangedRepository is the answer to a change.
+type ChangedRepository struct {
+	Repository
+	Rehearsed
+}
+
 // SyncedRepository is a repository with the state of its syncs.
 type SyncedRepository struct {
 	Repository
@@ -62,13 +79,20 @@ type DeletedRepository struct {
 	RepoID  string `json:"repo_id" schema:"RepositoryID"`
 	PurgeAt string `json:"purge_at,omitempty" schema:"Time" jsonschema:"until then it can be brought back; not with purge=true"`
 	Message string `json:"message"`
+	Rehearsed
 }
 
 // UndeleteRepository is the body of a return.
 type UndeleteRepository struct {
 	RepoID string `json:"repo_id" schema:"RepositoryID" jsonschema:"which deleted repository of the name; without it the last one, if the name is free"`
 	Name   string `json:"name" jsonschema:"its new name; without it the one that it had"`
-	DryRun bool   `json:"dry_run" jsonschema:"check everything and change nothing"`
+	Rehearsal
+}
+
+// UndeletedRepository is the answer to a return.
+type UndeletedRepository struct {
+	Repository
+	Rehearsed
 }
 
 // CreateRepository is the body of a creation.
@@ -76,6 +100,7 @@ type CreateRepository struct {
 	DefaultBranch string         `json:"default_branch" jsonschema:"without it main, until the first push or commit decides"`
 	BaseRepo      *BaseRepo      `json:"base_repo" jsonschema:"what the repository is made from: a fork, a snapshot, or an upstream"`
 	InitialCommit *InitialCommit `json:"initial_commit" jsonschema:"of a snapshot, which needs it; of nothing else"`
+	Rehearsal
 }
 
 // BaseRepo is the origin of a new repository.
@@ -108,6 +133,7 @@ type InitialCommit struct {
 type ChangeRepository struct {
 	Name          string `json:"name" jsonschema:"the new name; tokens for the old one name a repository that is gone"`
 	DefaultBranch string `json:"default_branch" jsonschema:"an existing branch, or any name in a repository without branches"`
+	Rehearsal
 }
 
 // Empty is a body without fields.
@@ -148,10 +174,13 @@ func repositoryCalls() []call {
 					Type: CreateRepository{}, Optional: true,
 					Example: `{"base_repo": {"provider": "code", "operation": "fork", "name": "demo", "auth": {"token": "<token>"}}}`,
 				},
-				Answers: []openapi.Answer{{
-					Status: http.StatusCreated, Description: "The repository.", Type: CreatedRepository{},
-					Example: repositoryExample[:len(repositoryExample)-1] + `, "message": "repository created"}`,
-				}},
+				Answers: []openapi.Answer{
+					{
+						Status: http.StatusCreated, Description: "The repository.", Type: CreatedRepository{},
+						Example: repositoryExample[:len(repositoryExample)-1] + `, "message": "repository created"}`,
+					},
+					{Status: http.StatusOK, Description: "A dry run: it would be created.", Type: RehearsedRepository{}},
+				},
 				Errors: []openapi.Error{
 					fails(http.StatusForbidden, "The token lacks the scope; `base_repo.auth.token` is for another repository or lacks `git:read`; the "+
 						"organization has as many repositories as it may; or the policy forbids one of the first refs, or a sync."),
@@ -182,7 +211,7 @@ func repositoryCalls() []call {
 					Type: ChangeRepository{}, Description: "One of the fields, or both.", Example: `{"default_branch": "main"}`,
 				},
 				Answers: []openapi.Answer{{
-					Status: http.StatusOK, Description: "The repository.", Type: Repository{}, Example: repositoryExample,
+					Status: http.StatusOK, Description: "The repository.", Type: ChangedRepository{}, Example: repositoryExample,
 				}},
 				Errors: []openapi.Error{
 					fails(http.StatusNotFound, "The branch, or the repository, does not exist."),
@@ -228,7 +257,7 @@ func repositoryCalls() []call {
 					"upstream. The token names it by the name that it had.",
 				Body: &openapi.Body{Type: UndeleteRepository{}, Optional: true, Example: `{"name": "web/old-site"}`},
 				Answers: []openapi.Answer{{
-					Status: http.StatusOK, Description: "The repository.", Type: Repository{}, Example: repositoryExample,
+					Status: http.StatusOK, Description: "The repository.", Type: UndeletedRepository{}, Example: repositoryExample,
 				}},
 				Errors: []openapi.Error{
 					fails(http.StatusForbidden, "The token lacks the scope, or its policy has `no-push` or `no-force-push` for any ref, or protects "+

@@ -37,6 +37,7 @@ type CreateTag struct {
 	Ref       string `json:"ref" schema:"required" jsonschema:"the revision that is tagged"`
 	Target    string `json:"target" schema:"older=ref,ObjectID"`
 	Ephemeral bool   `json:"ephemeral" jsonschema:"the namespace of the tag"`
+	Rehearsal
 }
 
 // CreatedTag is the answer to a creation.
@@ -44,18 +45,21 @@ type CreatedTag struct {
 	Name    string `json:"name"`
 	SHA     string `json:"sha" schema:"ObjectID"`
 	Message string `json:"message"`
+	Rehearsed
 }
 
 // DeleteTag is the body of a deletion.
 type DeleteTag struct {
 	Name      string `json:"name" schema:"required"`
 	Ephemeral bool   `json:"ephemeral" jsonschema:"the namespace of the tag"`
+	Rehearsal
 }
 
 // DeletedTag is the answer to a deletion.
 type DeletedTag struct {
 	Name    string `json:"name"`
 	Message string `json:"message"`
+	Rehearsed
 }
 
 func tagCalls() []call {

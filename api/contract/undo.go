@@ -12,13 +12,14 @@ type Undo struct {
 	Sequence uint64   `json:"sequence" schema:"min=1" jsonschema:"the one transaction that is taken back"`
 	Refs     []string `json:"refs" jsonschema:"only refs that match one of these patterns, which are those of ref policies; otherwise those of the main namespace, and all of the one transaction"`
 	Force    bool     `json:"force" jsonschema:"with sequence: also refs that have moved since"`
-	DryRun   bool     `json:"dry_run" jsonschema:"check everything and change nothing"`
+	Rehearsal
 }
 
 // Undone is the answer to an undo.
 type Undone struct {
 	ToSequence uint64      `json:"to_sequence,omitempty" jsonschema:"with to: the position whose refs are there again"`
 	Refs       []UndoneRef `json:"refs" jsonschema:"what has another value now"`
+	Rehearsed
 }
 
 // UndoneRef is a ref that was given a former value.

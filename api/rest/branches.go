@@ -87,6 +87,7 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 		BaseRef           string `json:"base_ref"`
 		BaseIsEphemeral   bool   `json:"base_is_ephemeral"`
 		Force             bool   `json:"force"`
+		dryRun
 	}
 	repo, by, err := d.writeJSON(x, grant, "POST /repos/branches/create", &request)
 	if err != nil {
@@ -116,7 +117,7 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 	if created.Moved {
 		status, message = http.StatusOK, "branch moved"
 	}
-	return answerWrite(x, status, created.Sequence, struct {
+	return answerWrite(x, &by, status, created.Sequence, struct {
 		Message           string `json:"message"`
 		TargetBranch      string `json:"target_branch"`
 		TargetIsEphemeral bool   `json:"target_is_ephemeral"`
@@ -130,6 +131,7 @@ func (d *Door) DeleteBranch(x exchange.Exchange, grant *auth.Grant) error {
 		TargetBranch *string `json:"target_branch"`
 		Name         *string `json:"name"` // older
 		Ephemeral    bool    `json:"ephemeral"`
+		dryRun
 	}
 	repo, by, err := d.writeJSON(x, grant, "DELETE /repos/branches", &request)
 	if err != nil {
@@ -143,7 +145,7 @@ func (d *Door) DeleteBranch(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusOK, deleted.Sequence, struct {
+	return answerWrite(x, &by, http.StatusOK, deleted.Sequence, struct {
 		TargetBranch string `json:"target_branch"`
 		Name         string `json:"name"` // older
 		Message      string `json:"message"`

@@ -24,6 +24,7 @@ type pickJSON struct {
 	Author            *commit.Person `json:"author"`
 	Committer         *commit.Person `json:"committer"`
 	Resolutions       []resolution   `json:"resolutions"`
+	dryRun
 }
 
 // pickResultJSON is the answer to both: docs/api.md, "Merging".
@@ -80,7 +81,7 @@ func (d *Door) pick(x exchange.Exchange, grant *auth.Grant, endpoint string, rev
 	for _, done := range outcome.Done {
 		told.Commits = append(told.Commits, pickedJSON{done.Source.String(), shaOrNone(done.Commit)})
 	}
-	return answerWrite(x, http.StatusOK, outcome.Sequence, told)
+	return answerWrite(x, &by, http.StatusOK, outcome.Sequence, told)
 }
 
 // request turns the body into a request; errors name the missing or malformed field.

@@ -33,70 +33,74 @@ type commitMetadata struct {
 	Author            *commit.Person `json:"author"`
 	Committer         *commit.Person `json:"committer"`
 	Files             []fileMetadata `json:"files"`
+	dryRun
 }
 
 // CommitPack answers POST /repos/commit-pack.
 func (d *Door) CommitPack(x exchange.Exchange, grant *auth.Grant) error {
-	branch, result, err := d.commitPack(x, grant)
+	branch, by, result, err := d.commitPack(x, grant)
 	if err != nil {
 		return withResult(branch, err)
 	}
-	return answerCommit(x, result, true)
+	return answerCommit(x, &by, result, true)
 }
 
 // answerCommit answers with a commit, or that there was nothing to commit.
-func answerCommit(x exchange.Exchange, result engine.CommitResult, countBlobs bool) error {
+func answerCommit(x exchange.Exchange, by *engine.Actor, result engine.CommitResult, countBlobs bool) error {
 	status := http.StatusCreated
 	if result.Unchanged {
 		status = http.StatusOK
 	}
-	return answerWrite(x, status, result.Sequence, commitResultOf(result, countBlobs))
+	return answerWrite(x, by, status, result.Sequence, commitResultOf(result, countBlobs))
 }
 
 func (d *Door) commitPack(
 	x exchange.Exchange, grant *auth.Grant,
-) (branch string, result engine.CommitResult, err error) {
+) (branch string, by engine.Actor, result engine.CommitResult, err error) {
 	if err := requireNDJSON(x); err != nil {
-		return "", result, err
+		return "", by, result, err
 	}
 	repo, by, err := d.write(x, grant, "POST /repos/commit-pack")
 	if err != nil {
-		return "", result, err
+		return "", by, result, err
 	}
 	body, seen := observe(x.Body(), by.Receipt != nil)
 	lines := newLineReader(x, body)
 	defer lines.close()
 	metadata, err := readMetadata(x, lines, d.host.OperationCountMax())
+	if err == nil {
+		err = rehearse(x, &by, &metadata)
+	}
 	if err != nil {
-		return metadata.TargetBranch, result, err
+		return metadata.TargetBranch, by, result, err
 	}
 	request, err := metadata.upload()
 	if err != nil {
-		return metadata.TargetBranch, result, err
+		return metadata.TargetBranch, by, result, err
 	}
 	size := editBytes(metadata.Files)
 	metadata.Files = nil
 	if size > lineBufferMin { // they are kept, beside the lines that follow
 		release, err := x.Reserve(x.Context(), size)
 		if err != nil {
-			return metadata.TargetBranch, result, err
+			return metadata.TargetBranch, by, result, err
 		}
 		defer release()
 	}
 	x.BodyFlows()
 	upload, err := repo.NewUpload(x.Context(), by, request)
 	if err != nil {
-		return metadata.TargetBranch, result, err
+		return metadata.TargetBranch, by, result, err
 	}
 	defer upload.Close()
 	if err := takeChunks(x, lines, upload); err != nil {
-		return metadata.TargetBranch, result, err
+		return metadata.TargetBranch, by, result, err
 	}
-	if seen != nil {
+	if by.Receipt != nil {
 		by.Receipt.Request = [sha256.Size]byte(seen.Sum(nil))
 	}
 	result, err = upload.Finish(x.Context())
-	return metadata.TargetBranch, result, err
+	return metadata.TargetBranch, by, result, err
 }
 
 // observe makes a hash of the body as it is read, if the result of the request is to be stored.

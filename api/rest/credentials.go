@@ -20,6 +20,7 @@ type credentialRequest struct {
 	ID       string `json:"id"`
 	Username string `json:"username"`
 	Password string `json:"password"`
+	dryRun
 }
 
 func (r *credentialRequest) login() credential.Login {
@@ -44,7 +45,7 @@ func (d *Door) CreateCredential(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	by, err := d.credentialActor(x, grant, repo, "POST /repos/git-credentials", body)
+	by, err := d.credentialActor(x, grant, repo, "POST /repos/git-credentials", &request, body)
 	if err != nil {
 		return err
 	}
@@ -52,7 +53,7 @@ func (d *Door) CreateCredential(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerCredential(x, http.StatusCreated, stored)
+	return answerCredential(x, &by, http.StatusCreated, stored)
 }
 
 // UpdateCredential answers PUT /repos/git-credentials.
@@ -66,7 +67,7 @@ func (d *Door) UpdateCredential(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerCredential(x, http.StatusOK, stored)
+	return answerCredential(x, &by, http.StatusOK, stored)
 }
 
 // DeleteCredential answers DELETE /repos/git-credentials.
@@ -79,6 +80,9 @@ func (d *Door) DeleteCredential(x exchange.Exchange, grant *auth.Grant) error {
 	deleted, err := repo.DeleteCredential(x.Context(), by, id)
 	if err != nil {
 		return err
+	}
+	if by.DryRun {
+		return answerCredential(x, &by, http.StatusOK, deleted)
 	}
 	setSequence(x, deleted.Sequence)
 	x.Respond(http.StatusNoContent, "", nil)
@@ -128,7 +132,7 @@ func (d *Door) changeCredential(
 			Status: http.StatusNotFound, Message: "credential " + id.String() + " not found",
 		}
 	}
-	by, err := d.credentialActor(x, grant, repo, endpoint, signed(body, x.PathValue("id")))
+	by, err := d.credentialActor(x, grant, repo, endpoint, request, signed(body, x.PathValue("id")))
 	return repo, id, by, err
 }
 
@@ -169,21 +173,33 @@ func claims(grant *auth.Grant, repo *engine.Repository) bool {
 // repository has reached the position that the request requires. Its receipt holds no plain hash of
 // the body, which contains a password.
 func (d *Door) credentialActor(
-	x exchange.Exchange, grant *auth.Grant, repo *engine.Repository, endpoint string, body []byte,
+	x exchange.Exchange, grant *auth.Grant, repo *engine.Repository, endpoint string, request *credentialRequest,
+	body []byte,
 ) (engine.Actor, error) {
 	if _, err := await(x, repo); err != nil {
 		return engine.Actor{}, err
 	}
 	by, err := d.actor(x, grant, repo.Item().ID.String(), endpoint)
+	if err == nil {
+		err = rehearse(x, &by, request)
+	}
 	if by.Receipt != nil {
 		by.Receipt.Request = d.host.SecretDigest(body)
 	}
 	return by, err
 }
 
-func answerCredential(x exchange.Exchange, status int, stored engine.StoredCredential) error {
-	return answerWrite(x, status, stored.Sequence, struct {
-		ID        string `json:"id"`
-		CreatedAt string `json:"created_at"`
-	}{stored.ID.String(), timestamp(stored.Created)})
+// answerCredential answers with a credential. One that a dry run would store has neither an ID nor a
+// time.
+func answerCredential(x exchange.Exchange, by *engine.Actor, status int, stored engine.StoredCredential) error {
+	var told struct {
+		ID        string `json:"id,omitempty"`
+		CreatedAt string `json:"created_at,omitempty"`
+	}
+	if !by.DryRun || status != http.StatusCreated {
+		told.ID, told.CreatedAt = stored.ID.String(), timestamp(stored.Created)
+	} else {
+		status = http.StatusOK
+	}
+	return answerWrite(x, by, status, stored.Sequence, told)
 }

@@ -12,7 +12,8 @@ import (
 
 // DeleteRepository answers DELETE /repos/delete.
 func (d *Door) DeleteRepository(x exchange.Exchange, grant *auth.Grant) error {
-	body, err := readJSON(x, &struct{}{}, true)
+	var request dryRun
+	body, err := readJSON(x, &request, true)
 	if err != nil {
 		return err
 	}
@@ -28,6 +29,9 @@ func (d *Door) DeleteRepository(x exchange.Exchange, grant *auth.Grant) error {
 		return badRequest("repo_id: goes with purge=true")
 	}
 	by, err := d.actor(x, grant, grant.Repo, "DELETE /repos/delete")
+	if err == nil {
+		err = rehearse(x, &by, &request)
+	}
 	if err != nil {
 		return err
 	}
@@ -44,7 +48,7 @@ func (d *Door) DeleteRepository(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusOK, deleted.Sequence, struct {
+	return answerWrite(x, &by, http.StatusOK, deleted.Sequence, struct {
 		RepoID  string `json:"repo_id"`
 		PurgeAt string `json:"purge_at,omitempty"`
 		Message string `json:"message"`
@@ -56,7 +60,7 @@ func (d *Door) UndeleteRepository(x exchange.Exchange, grant *auth.Grant) error 
 	var request struct {
 		RepoID string `json:"repo_id"`
 		Name   string `json:"name"`
-		DryRun bool   `json:"dry_run"`
+		dryRun
 	}
 	body, err := readJSON(x, &request, true)
 	if err != nil {
@@ -67,11 +71,14 @@ func (d *Door) UndeleteRepository(x exchange.Exchange, grant *auth.Grant) error 
 		return err
 	}
 	by, err := d.actor(x, grant, grant.Repo, "POST /repos/undelete")
+	if err == nil {
+		err = rehearse(x, &by, &request)
+	}
 	if err != nil {
 		return err
 	}
 	sign(&by, body)
-	undelete := engine.UndeleteRequest{Name: grant.Repo, ID: id, As: request.Name, DryRun: request.DryRun}
+	undelete := engine.UndeleteRequest{Name: grant.Repo, ID: id, As: request.Name}
 	if config, ok := d.orgConfig(grant.Org); ok {
 		undelete.CountMax = config.Limits.Repositories
 	}
@@ -79,7 +86,7 @@ func (d *Door) UndeleteRepository(x exchange.Exchange, grant *auth.Grant) error 
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusOK, back.Sequence, repositoryOf(back.Item))
+	return answerWrite(x, &by, http.StatusOK, back.Sequence, repositoryOf(back.Item))
 }
 
 // deletedRepositories answers GET /repos?deleted=true.

@@ -9,11 +9,15 @@ import (
 
 // Detach answers DELETE /repos/base.
 func (d *Door) Detach(x exchange.Exchange, grant *auth.Grant) error {
-	body, err := readJSON(x, &struct{}{}, true)
+	var request dryRun
+	body, err := readJSON(x, &request, true)
 	if err != nil {
 		return err
 	}
 	repo, by, err := d.write(x, grant, "DELETE /repos/base")
+	if err == nil {
+		err = rehearse(x, &by, &request)
+	}
 	if err != nil {
 		return err
 	}
@@ -22,7 +26,7 @@ func (d *Door) Detach(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusOK, detached.Sequence, struct {
+	return answerWrite(x, &by, http.StatusOK, detached.Sequence, struct {
 		Message string `json:"message"`
 	}{"the repository has no upstream"})
 }
@@ -31,12 +35,16 @@ func (d *Door) Detach(x exchange.Exchange, grant *auth.Grant) error {
 func (d *Door) PullUpstream(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
 		Ref string `json:"ref"`
+		dryRun
 	}
 	body, err := readJSON(x, &request, true)
 	if err != nil {
 		return err
 	}
 	repo, by, err := d.write(x, grant, "POST /repos/pull-upstream")
+	if err == nil {
+		err = rehearse(x, &by, &request)
+	}
 	if err != nil {
 		return err
 	}
@@ -45,7 +53,7 @@ func (d *Door) PullUpstream(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusAccepted, sequence, struct {
+	return answerWrite(x, &by, http.StatusAccepted, sequence, struct {
 		Message string `json:"message"`
 	}{"the sync with the upstream is under way"})
 }

@@ -34,14 +34,15 @@ func mayGuard(text []byte) bool {
 
 var guardParts = [][]byte{
 	[]byte(`\`), []byte("xpected"), []byte("XPECTED"),
-	[]byte("ry_run"), []byte("ry-run"), []byte("ryRun"), []byte("ryrun"), []byte("RY_RUN"), []byte("RY-RUN"),
+	[]byte("ry_R"), []byte("ry-R"), []byte("ry_run"), []byte("ry-run"), []byte("ryRun"), []byte("ryrun"), []byte("RY_RUN"), []byte("RY-RUN"),
 	[]byte("RYRUN"),
 }
 
-// CheckQuery refuses guards in a query: no call knows one there.
-func CheckQuery(query url.Values) error {
+// CheckQuery refuses guards in a query, except a dry run where deletes says that the call takes one
+// there.
+func CheckQuery(query url.Values, deletes bool) error {
 	for name := range query {
-		if isGuard(name) {
+		if isGuard(name) && !(deletes && name == dryRunName) {
 			return badRequest("parameter %.100q is not known here, and a guard is not ignored", name)
 		}
 	}

@@ -19,6 +19,7 @@ type landJSON struct {
 	StopOnConflict    bool           `json:"stop_on_conflict"`
 	Author            *commit.Person `json:"author"`
 	Committer         *commit.Person `json:"committer"`
+	dryRun
 }
 
 type landSource struct {
@@ -80,7 +81,7 @@ func (d *Door) Land(x exchange.Exchange, grant *auth.Grant) error {
 	for i := range outcome.Sources {
 		told.Sources = append(told.Sources, body.landed(i, &outcome.Sources[i]))
 	}
-	return answerWrite(x, http.StatusOK, outcome.Sequence, told)
+	return answerWrite(x, &by, http.StatusOK, outcome.Sequence, told)
 }
 
 // landed tells what became of a source.

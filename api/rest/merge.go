@@ -30,6 +30,7 @@ type mergeJSON struct {
 	AllowUnrelated    bool           `json:"allow_unrelated_histories"`
 	PreviewToken      string         `json:"preview_token"`
 	Resolutions       []resolution   `json:"resolutions"`
+	dryRun
 }
 
 // mergedBranch is one of the branches of a merge, in its answer.
@@ -74,7 +75,7 @@ func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
 	if outcome.Kind == engine.MergeConflicted {
 		return mergeConflict(&outcome)
 	}
-	return answerWrite(x, http.StatusOK, outcome.Sequence, mergeResultJSON{
+	return answerWrite(x, &by, http.StatusOK, outcome.Sequence, mergeResultJSON{
 		Result:    outcome.Kind,
 		CommitSHA: outcome.Commit.String(),
 		TreeSHA:   outcome.Tree.String(),

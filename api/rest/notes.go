@@ -27,6 +27,7 @@ type noteRequest struct {
 	NotesRef            *string        `json:"notes_ref"`
 	Ref                 *string        `json:"ref"` // older
 	Ephemeral           bool           `json:"ephemeral"`
+	dryRun
 }
 
 // noteResultJSON is the answer to a change of notes: docs/api.md, "Notes".
@@ -103,7 +104,7 @@ func (d *Door) AddNote(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return withNoteResult(target, result.Commit, err)
 	}
-	return answerWrite(x, http.StatusCreated, result.Sequence, noteResultOf(result, "note added"))
+	return answerWrite(x, &by, http.StatusCreated, result.Sequence, noteResultOf(result, "note added"))
 }
 
 // DeleteNote answers DELETE /repos/notes.
@@ -121,7 +122,7 @@ func (d *Door) DeleteNote(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return withNoteResult(target, result.Commit, err)
 	}
-	return answerWrite(x, http.StatusOK, result.Sequence, noteResultOf(result, "note deleted"))
+	return answerWrite(x, &by, http.StatusOK, result.Sequence, noteResultOf(result, "note deleted"))
 }
 
 // NotesRefs answers GET /repos/notes/refs.

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -22,10 +23,23 @@ func answer(x exchange.Exchange, status int, v any) error {
 	return nil
 }
 
-// answerWrite renders the outcome of a write with the journal position that it reached.
-func answerWrite(x exchange.Exchange, status int, sequence uint64, v any) error {
+// answerWrite renders the outcome of a write, an object, with the journal position that it reached;
+// that of a dry run says so, and has the position on which it was computed.
+func answerWrite(x exchange.Exchange, by *engine.Actor, status int, sequence uint64, v any) error {
 	setSequence(x, sequence)
-	return answer(x, status, v)
+	if !by.DryRun {
+		return answer(x, status, v)
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	body = bytes.TrimSuffix(body, []byte("}"))
+	if len(body) > len("{") {
+		body = append(body, ',')
+	}
+	x.Respond(status, problem.ContentType, append(body, `"dry_run":true}`+"\n"...))
+	return nil
 }
 
 // setSequence adds the journal position that a write reached to the answer.
@@ -66,11 +80,11 @@ func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 // repositoryJSON is a repository in a listing: docs/api.md, "Repositories".
 type repositoryJSON struct {
-	RepoID        string `json:"repo_id"`
+	RepoID        string `json:"repo_id,omitempty"`
 	URL           string `json:"url"`
 	RepoName      string `json:"repo_name"`
 	DefaultBranch string `json:"default_branch"`
-	CreatedAt     string `json:"created_at"`
+	CreatedAt     string `json:"created_at,omitempty"`
 
 	BaseRepo *itemBaseJSON `json:"base_repo,omitempty"` // of an upstream
 }

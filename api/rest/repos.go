@@ -16,12 +16,16 @@ func (d *Door) CreateRepository(x exchange.Exchange, grant *auth.Grant) error {
 		DefaultBranch string             `json:"default_branch"`
 		BaseRepo      *baseRepoJSON      `json:"base_repo"`
 		InitialCommit *initialCommitJSON `json:"initial_commit"`
+		dryRun
 	}
 	body, err := readJSON(x, &request, true)
 	if err != nil {
 		return err
 	}
 	by, err := d.actor(x, grant, grant.Repo, "POST /repos")
+	if err == nil {
+		err = rehearse(x, &by, &request)
+	}
 	if err != nil {
 		return err
 	}
@@ -37,10 +41,14 @@ func (d *Door) CreateRepository(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusCreated, created.Sequence, struct {
+	status, told := http.StatusCreated, struct {
 		repositoryJSON
 		Message string `json:"message"`
-	}{repositoryOf(created.Item), "repository created"})
+	}{repositoryOf(created.Item), "repository created"}
+	if by.DryRun { // an ID is drawn when the repository is created
+		status, told.RepoID, told.CreatedAt = http.StatusOK, "", ""
+	}
+	return answerWrite(x, &by, status, created.Sequence, told)
 }
 
 // Repository answers GET /repo.
@@ -71,6 +79,7 @@ func (d *Door) ChangeRepository(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
 		Name          *string `json:"name"`
 		DefaultBranch *string `json:"default_branch"`
+		dryRun
 	}
 	body, err := readJSON(x, &request, false)
 	if err != nil {
@@ -86,6 +95,9 @@ func (d *Door) ChangeRepository(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	settings := engine.Settings{Name: either(request.Name, nil), DefaultBranch: either(request.DefaultBranch, nil)}
 	by, err := d.actor(x, grant, grant.Repo, "PATCH /repo")
+	if err == nil {
+		err = rehearse(x, &by, &request)
+	}
 	if err != nil {
 		return err
 	}
@@ -94,7 +106,7 @@ func (d *Door) ChangeRepository(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusOK, changed.Sequence, repositoryOf(changed.Item))
+	return answerWrite(x, &by, http.StatusOK, changed.Sequence, repositoryOf(changed.Item))
 }
 
 func (d *Door) changeSettings(

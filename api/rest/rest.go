@@ -16,7 +16,7 @@
 //	merge, mergepreview, resolution,         commits from other commits
 //	cherrypick, land, restorecommit
 //	undo                                     refs as they were
-//	request, guard                           queries and JSON bodies; guards
+//	request, guard, dryrun                   queries and JSON bodies; guards
 //	aliases                                  fields that have an older name, and parts of the path
 //	ndjson                                   streams of lines
 //	render, jsonstream, jsontext             answers and errors; long answers, written in pieces
@@ -182,13 +182,16 @@ func (d *Door) write(
 
 // writeJSON is write for a request whose body is a JSON object, which it reads into out.
 func (d *Door) writeJSON(
-	x exchange.Exchange, grant *auth.Grant, endpoint string, out any,
+	x exchange.Exchange, grant *auth.Grant, endpoint string, out rehearses,
 ) (*engine.Repository, engine.Actor, error) {
 	body, err := readJSON(x, out, false)
 	if err != nil {
 		return nil, engine.Actor{}, err
 	}
 	repo, by, err := d.write(x, grant, endpoint)
+	if err == nil {
+		err = rehearse(x, &by, out)
+	}
 	sign(&by, body)
 	return repo, by, err
 }

@@ -13,37 +13,41 @@ type restoreMetadata struct {
 	TargetCommitSHA *string `json:"target_commit_sha"` // older
 }
 
+type restoreJSON struct {
+	Metadata *restoreMetadata `json:"metadata"`
+}
+
+func (r *restoreJSON) isDryRun() bool { return r.Metadata != nil && r.Metadata.DryRun }
+
 // RestoreCommit answers POST /repos/restore-commit.
 func (d *Door) RestoreCommit(x exchange.Exchange, grant *auth.Grant) error {
-	branch, result, err := d.restoreCommit(x, grant)
+	branch, by, result, err := d.restoreCommit(x, grant)
 	if err != nil {
 		return withResult(branch, err)
 	}
-	return answerCommit(x, result, false)
+	return answerCommit(x, &by, result, false)
 }
 
 func (d *Door) restoreCommit(
 	x exchange.Exchange, grant *auth.Grant,
-) (branch string, result engine.CommitResult, err error) {
-	var request struct {
-		Metadata *restoreMetadata `json:"metadata"`
-	}
+) (branch string, by engine.Actor, result engine.CommitResult, err error) {
+	var request restoreJSON
 	repo, by, err := d.writeJSON(x, grant, "POST /repos/restore-commit", &request)
 	if request.Metadata != nil {
 		branch = request.Metadata.TargetBranch
 	}
 	if err != nil {
-		return branch, result, err
+		return branch, by, result, err
 	}
 	if request.Metadata == nil {
-		return branch, result, badRequest("metadata is required")
+		return branch, by, result, badRequest("metadata is required")
 	}
 	restore, err := request.Metadata.restore()
 	if err != nil {
-		return branch, result, err
+		return branch, by, result, err
 	}
 	result, err = repo.RestoreCommit(x.Context(), by, restore)
-	return branch, result, err
+	return branch, by, result, err
 }
 
 // restore turns metadata into a request; errors name the missing or malformed field.

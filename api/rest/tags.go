@@ -63,6 +63,7 @@ func (d *Door) CreateTag(x exchange.Exchange, grant *auth.Grant) error {
 		Ref       *string `json:"ref"`
 		Target    *string `json:"target"` // older
 		Ephemeral bool    `json:"ephemeral"`
+		dryRun
 	}
 	repo, by, err := d.writeJSON(x, grant, "POST /repos/tags", &request)
 	if err != nil {
@@ -84,7 +85,7 @@ func (d *Door) CreateTag(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusCreated, created.Sequence, struct {
+	return answerWrite(x, &by, http.StatusCreated, created.Sequence, struct {
 		Name    string `json:"name"`
 		SHA     string `json:"sha"`
 		Message string `json:"message"`
@@ -96,6 +97,7 @@ func (d *Door) DeleteTag(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
 		Name      string `json:"name"`
 		Ephemeral bool   `json:"ephemeral"`
+		dryRun
 	}
 	named := x.PathValue("name")
 	body, err := readJSON(x, &request, named != "")
@@ -117,6 +119,9 @@ func (d *Door) DeleteTag(x exchange.Exchange, grant *auth.Grant) error {
 		}
 	}
 	repo, by, err := d.write(x, grant, "DELETE /repos/tags")
+	if err == nil {
+		err = rehearse(x, &by, &request)
+	}
 	if err != nil {
 		return err
 	}
@@ -125,7 +130,7 @@ func (d *Door) DeleteTag(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	return answerWrite(x, http.StatusOK, deleted.Sequence, struct {
+	return answerWrite(x, &by, http.StatusOK, deleted.Sequence, struct {
 		Name    string `json:"name"`
 		Message string `json:"message"`
 	}{name, "tag deleted"})

@@ -26,13 +26,13 @@ func (d *Door) Undo(x exchange.Exchange, grant *auth.Grant) error {
 		Sequence *uint64  `json:"sequence"`
 		Refs     []string `json:"refs"`
 		Force    bool     `json:"force"`
-		DryRun   bool     `json:"dry_run"`
+		dryRun
 	}
 	repo, by, err := d.writeJSON(x, grant, "POST /repos/undo", &request)
 	if err != nil {
 		return err
 	}
-	undo := engine.UndoRequest{Force: request.Force, DryRun: request.DryRun}
+	undo := engine.UndoRequest{Force: request.Force}
 	switch {
 	case (request.To == nil) == (request.Sequence == nil):
 		return badRequest("one of to and sequence is required")
@@ -62,7 +62,7 @@ func (d *Door) Undo(x exchange.Exchange, grant *auth.Grant) error {
 	for _, ref := range undone.Refs {
 		told.Refs = append(told.Refs, undoneRefJSON{ref.Name, ref.Before.String(), ref.After.String()})
 	}
-	return answerWrite(x, http.StatusOK, undone.Sequence, told)
+	return answerWrite(x, &by, http.StatusOK, undone.Sequence, told)
 }
 
 // readMoment reads the moment that refs go back to.

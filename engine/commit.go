@@ -214,52 +214,24 @@ func (r *Repository) commitTo(
 	build func(ctx context.Context, base object.ID) (object.ID, error),
 ) (CommitResult, error) {
 	var result CommitResult
-	full := t.stored()
-	change := r.change(actor, cause, full)
+	change := r.change(actor, cause, t.stored())
 	change.FastForward = onTop
 	done, err := r.transact(ctx, actor, change, objects, func(ctx context.Context, tx *refs.Tx, repo *Repository) error {
-		parent, now, err := repo.parent(ctx, tx, t)
-		if err != nil {
-			return err
-		}
 		if err := objects.Refresh(ctx); err != nil {
 			return fmt.Errorf("refresh objects: %w", err)
 		}
-		base, err := treeOf(ctx, objects.View().Linked(), parent)
-		if err != nil {
+		var err error
+		if result, err = repo.write(tx, objects, r.host.now()).commit(ctx, t, d, build); err != nil {
 			return err
 		}
-		tree, err := build(ctx, base)
-		if err != nil {
-			return err
-		}
-		empty := d.SkipEmpty && !parent.IsZero() && tree == base
-		if empty && now == parent {
-			result = CommitResult{
-				Branch: t.Branch, Old: now, New: now, Tree: tree, BlobCount: blobCount(), Sequence: tx.Sequence(), Unchanged: true,
-			}
+		result.BlobCount = blobCount()
+		if result.Unchanged {
 			return refs.ErrUnchanged
-		}
-		header := commit.Header{Author: d.Author, Committer: d.Committer, Message: d.Message, When: r.host.now()}
-		if !parent.IsZero() {
-			header.Parents = []object.ID{parent}
-		}
-		id := parent
-		if !empty {
-			if id, err = commit.Build(ctx, objects, tree, header); err != nil {
-				return err
-			}
 		}
 		if err := objects.Stage(ctx, tx.Batch()); err != nil {
 			return fmt.Errorf("stage objects: %w", err)
 		}
-		if err := tx.Set(ctx, full, &now, id, object.ZeroID); err != nil {
-			return err
-		}
-		result = CommitResult{
-			Branch: t.Branch, Old: now, New: id, Tree: tree,
-			PackedBytes: objects.PackedBytes(), BlobCount: blobCount(), Sequence: tx.Sequence() + 1,
-		}
+		result.PackedBytes = objects.PackedBytes()
 		return setReceipt(tx, result)
 	})
 	if err != nil {
@@ -267,9 +239,6 @@ func (r *Repository) commitTo(
 	}
 	if done.Replayed {
 		return decodeReceipt[CommitResult](done.Receipt)
-	}
-	if !result.Unchanged {
-		objects.Settled(ctx)
 	}
 	return result, nil
 }

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"packhorse/odb"
 	"packhorse/pack/object"
@@ -57,23 +55,7 @@ func (r *Repository) CreateBranch(
 	full := request.Namespace.Full(branchPrefix + request.Branch)
 	return changeRefs(ctx, r, &actor, "branch",
 		func(ctx context.Context, tx *refs.Tx, now *Repository) (CreatedBranch, error) {
-			created := CreatedBranch{Sequence: tx.Sequence() + 1}
-			err := r.withStored(ctx, tx, func(v *odb.View) (err error) {
-				created.Tip, err = now.base(ctx, tx, v, &request)
-				return err
-			})
-			if err != nil {
-				return created, err
-			}
-			if request.Force {
-				if err := created.replace(ctx, tx, full); err != nil {
-					return created, err
-				}
-			}
-			err = tx.Set(ctx, full, &created.Old, created.Tip, object.ZeroID)
-			if errors.Is(err, refs.ErrStale) {
-				err = &failure{kind: ErrExists, text: fmt.Sprintf("branch %q already exists", request.Branch)}
-			}
+			created, err := now.writeRefs(tx).createBranch(ctx, &request, nil)
 			// With an idempotency key the transaction has a record all the same: a repetition must not
 			// move a branch that has gone on.
 			if err == nil && created.Moved && created.Old == created.Tip && actor.Receipt == nil {
@@ -81,19 +63,6 @@ func (r *Repository) CreateBranch(
 			}
 			return created, err
 		}, full, request.Base.Namespace.Full(branchPrefix+request.Base.Text))
-}
-
-// replace notes the branch that is moved, if there is one.
-func (c *CreatedBranch) replace(ctx context.Context, tx *refs.Tx, full string) error {
-	ref, err := tx.Lookup(ctx, full)
-	if errors.Is(err, refs.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look up %s: %w", full, err)
-	}
-	c.Moved, c.Old = true, ref.ID
-	return nil
 }
 
 // base finds the commit that a new branch starts from.

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"packhorse/refs"
 )
@@ -43,16 +41,6 @@ func (r *Repository) deleteRef(ctx context.Context, actor *Actor, full string, m
 	return changeRefs(ctx, r, actor, "delete", func(
 		ctx context.Context, tx *refs.Tx, now *Repository,
 	) (DeletedRef, error) {
-		if full == now.defaultRef(refs.Main) {
-			return DeletedRef{}, &failure{
-				kind: ErrDefaultBranch, text: fmt.Sprintf("branch %q is the default branch and cannot be deleted",
-					now.record.DefaultBranch),
-			}
-		}
-		err := tx.Delete(ctx, full, nil)
-		if errors.Is(err, refs.ErrNotFound) {
-			err = missing
-		}
-		return DeletedRef{Sequence: tx.Sequence() + 1}, err
+		return now.writeRefs(tx).deleteRef(ctx, full, "", nil, missing)
 	}, full)
 }

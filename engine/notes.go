@@ -167,28 +167,42 @@ func openNotes(ctx context.Context, view *odb.View, tip object.ID) (*notes.Tree,
 func (r *Repository) AddNote(
 	ctx context.Context, actor Actor, target NoteTarget, text string, toExisting bool,
 ) (NoteResult, error) {
+	change, err := addNote(&target, text, toExisting)
+	if err != nil {
+		return NoteResult{}, err
+	}
+	return r.changeNotes(ctx, &actor, &target, change)
+}
+
+// noteChange is a change of a notes tree about a commit.
+type noteChange struct {
+	message string // of the commit
+	edit    func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, about object.ID) error
+}
+
+func addNote(target *NoteTarget, text string, toExisting bool) (*noteChange, error) {
 	clean := notes.Clean([]byte(text))
 	if len(clean) == 0 {
-		return NoteResult{}, invalid("note is required")
+		return nil, invalid("note is required")
 	}
-	message := "Notes added by 'git notes add'"
+	change := &noteChange{message: "Notes added by 'git notes add'"}
 	if toExisting {
-		message = "Notes added by 'git notes append'"
+		change.message = "Notes added by 'git notes append'"
 	}
-	return r.changeNotes(ctx, &actor, &target, message,
-		func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, about object.ID) error {
-			if err := requireCommit(ctx, objects.View(), about); err != nil {
-				return err
-			}
-			blobs, err := tree.Find(ctx, about)
-			if err != nil {
-				return err
-			}
-			if len(blobs) > 0 && !toExisting {
-				return &failure{kind: ErrExists, text: fmt.Sprintf("commit %s already has a note in %s", about, target.Ref)}
-			}
-			return setNote(ctx, tree, objects, about, blobs, clean)
-		})
+	change.edit = func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, about object.ID) error {
+		if err := requireCommit(ctx, objects.View(), about); err != nil {
+			return err
+		}
+		blobs, err := tree.Find(ctx, about)
+		if err != nil {
+			return err
+		}
+		if len(blobs) > 0 && !toExisting {
+			return &failure{kind: ErrExists, text: fmt.Sprintf("commit %s already has a note in %s", about, target.Ref)}
+		}
+		return setNote(ctx, tree, objects, about, blobs, clean)
+	}
+	return change, nil
 }
 
 // setNote sets the note of a commit to the contents of the blobs, followed by text.
@@ -220,22 +234,26 @@ func setNote(
 // Errors: [ErrInvalid]; [ErrNotFound] without a note; refs.ErrStale, refs.ErrDenied, refs.ErrBusy,
 // refs.ErrReceiptMismatch; notes.ErrTooLarge, notes.ErrMalformed.
 func (r *Repository) DeleteNote(ctx context.Context, actor Actor, target NoteTarget) (NoteResult, error) {
-	const message = "Notes removed by 'git notes remove'"
-	return r.changeNotes(ctx, &actor, &target, message,
-		func(ctx context.Context, tree *notes.Tree, _ *odb.Quarantine, about object.ID) error {
+	return r.changeNotes(ctx, &actor, &target, removeNote(&target))
+}
+
+func removeNote(target *NoteTarget) *noteChange {
+	return &noteChange{
+		message: "Notes removed by 'git notes remove'",
+		edit: func(ctx context.Context, tree *notes.Tree, _ *odb.Quarantine, about object.ID) error {
 			found, err := tree.Remove(ctx, about)
 			if err == nil && !found {
 				err = notFound("no note for commit %s in %s", about, target.Ref)
 			}
 			return err
-		})
+		},
+	}
 }
 
-// changeNotes commits what edit does to a notes tree about a commit. edit is called again on a new
-// tip when the notes ref has moved. The result of a failure has the commit, if it was found.
+// changeNotes commits a change of a notes tree. It is made again on a new tip when the notes ref has
+// moved. The result of a failure has the commit, if it was found.
 func (r *Repository) changeNotes(
-	ctx context.Context, actor *Actor, target *NoteTarget, message string,
-	edit func(ctx context.Context, tree *notes.Tree, objects *odb.Quarantine, about object.ID) error,
+	ctx context.Context, actor *Actor, target *NoteTarget, by *noteChange,
 ) (result NoteResult, err error) {
 	author, err := target.author(actor)
 	if err != nil {
@@ -256,41 +274,13 @@ func (r *Repository) changeNotes(
 		if err := objects.Refresh(ctx); err != nil {
 			return fmt.Errorf("refresh objects: %w", err)
 		}
-		about, err := now.noteObject(ctx, tx, objects.View(), target)
-		if err != nil {
-			return err
-		}
-		result.Commit = about
-		tip, err := target.tip(ctx, tx)
-		if err != nil {
-			return err
-		}
-		tree, err := openNotes(ctx, objects.View().Linked(), tip)
-		if err != nil {
-			return err
-		}
-		if err := edit(ctx, tree, objects, about); err != nil {
-			return err
-		}
-		root, err := tree.Write(ctx, objects)
-		if err != nil {
-			return err
-		}
-		header := commit.Header{Author: author, Committer: author, Message: message, When: r.host.now()}
-		if !tip.IsZero() {
-			header.Parents = []object.ID{tip}
-		}
-		id, err := commit.Build(ctx, objects, root, header)
-		if err != nil {
+		var err error
+		if result, err = now.write(tx, objects, r.host.now()).note(ctx, target, author, by); err != nil {
 			return err
 		}
 		if err := objects.Stage(ctx, tx.Batch()); err != nil {
 			return fmt.Errorf("stage objects: %w", err)
 		}
-		if err := tx.Set(ctx, full, &tip, id, object.ZeroID); err != nil {
-			return err
-		}
-		result = NoteResult{Commit: about, Ref: target.Ref, Old: tip, New: id, Sequence: tx.Sequence() + 1}
 		return setReceipt(tx, result)
 	})
 	if err != nil {
@@ -299,7 +289,6 @@ func (r *Repository) changeNotes(
 	if done.Replayed {
 		return decodeReceipt[NoteResult](done.Receipt)
 	}
-	objects.Settled(ctx)
 	return result, nil
 }
 

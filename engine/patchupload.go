@@ -121,22 +121,26 @@ func (u *PatchUpload) Finish(ctx context.Context) (CommitResult, error) {
 		return CommitResult{}, err
 	}
 	u.rehearse(ctx)
-	build := func(ctx context.Context, base object.ID) (object.ID, error) {
-		if err := u.apply(ctx, base); err != nil {
-			return object.ZeroID, err
-		}
-		return u.ready.plan.Apply(ctx, u.objects, base)
+	return u.repo.commitTo(ctx, &u.actor, "diff-commit", &u.request.Target, &u.request.Details, u.objects, u.blobCount,
+		u.build)
+}
+
+// build makes the tree of the commit on the tree base.
+func (u *PatchUpload) build(ctx context.Context, base object.ID) (object.ID, error) {
+	if err := u.apply(ctx, base); err != nil {
+		return object.ZeroID, err
 	}
-	blobs := func() int {
-		n := 0
-		for _, c := range u.ready.changes {
-			if !c.Remove && !c.Mode.IsGitlink() {
-				n++
-			}
+	return u.ready.plan.Apply(ctx, u.objects, base)
+}
+
+// blobCount counts the files that the patch writes.
+func (u *PatchUpload) blobCount() (count int) {
+	for _, c := range u.ready.changes {
+		if !c.Remove && !c.Mode.IsGitlink() {
+			count++
 		}
-		return n
 	}
-	return u.repo.commitTo(ctx, &u.actor, "diff-commit", &u.request.Target, &u.request.Details, u.objects, blobs, build)
+	return count
 }
 
 // parse checks the form of the patch.

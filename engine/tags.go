@@ -92,21 +92,7 @@ func (r *Repository) CreateTag(
 	made, err := changeRefs(ctx, r, &actor, "tag", func(
 		ctx context.Context, tx *refs.Tx, now *Repository,
 	) (CreatedTag, error) {
-		created := CreatedTag{Sequence: tx.Sequence() + 1}
-		err := r.withStored(ctx, tx, func(v *odb.View) error {
-			found, err := now.resolve(ctx, tx, v, target)
-			created.Commit = found.Commit
-			return err
-		})
-		if err != nil {
-			return created, err
-		}
-		absent := object.ZeroID
-		err = tx.Set(ctx, full, &absent, created.Commit, object.ZeroID)
-		if errors.Is(err, refs.ErrStale) {
-			err = &failure{kind: ErrExists, text: fmt.Sprintf("tag %q already exists", name)}
-		}
-		return created, err
+		return now.writeRefs(tx).createTag(ctx, full, name, target)
 	}, full)
 	if err == nil && made.Commit.IsZero() { // records of earlier releases leave it to the request, a full ID
 		made.Commit, err = object.ParseID(target.Text)

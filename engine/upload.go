@@ -159,14 +159,18 @@ func (u *Upload) arrange() error {
 
 // Close discards an uncommitted upload.
 func (u *Upload) Close() error {
-	var err error
+	defer u.actor.hold.Release()
+	return errors.Join(u.closeBlobs(), u.objects.Close(), u.view.Close())
+}
+
+// closeBlobs gives up the contents that have begun and not ended.
+func (u *Upload) closeBlobs() (err error) {
 	for _, c := range u.contents {
 		if c.blob != nil {
 			err = errors.Join(err, c.blob.Close())
 		}
 	}
-	defer u.actor.hold.Release()
-	return errors.Join(err, u.objects.Close(), u.view.Close())
+	return err
 }
 
 // Chunk takes the next bytes of a content; with eof they are its last. data is only read.

@@ -123,6 +123,17 @@ func contracts() []clientCall {
 			nil,
 		},
 		{
+			"POST /{n}/transactions", transaction(`{"branch":{"action":"create","target_branch":"passing","base_ref":"topic"}}`,
+				`{"branch":{"action":"delete","target_branch":"passing"}}`), 200,
+			map[string]string{"pack_bytes": "0", "results": "*", "repositories": "*"},
+			nil,
+		},
+		{
+			"POST /api/transactions", transaction(`{"repo":"other","tag":{"action":"delete","name":"x"}}`), 400,
+			map[string]string{"error": "operations[0].auth.token"},
+			nil,
+		},
+		{
 			"POST /{n}/branches/create", `{"target_branch":"topic","base_ref":"$THIRD","force":true}`, 200,
 			map[string]string{"commit_sha": "$THIRD", "message": "branch moved"},
 			nil,

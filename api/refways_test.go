@@ -52,6 +52,12 @@ func (a *act) lines(route, body string) reply {
 	return a.send(method, path, "application/x-ndjson", "", []byte(c.body))
 }
 
+// transact makes a transaction of one operation.
+func (a *act) transact(format string, args ...any) reply {
+	a.t.Helper()
+	return a.lines("POST "+v1+"/transactions", transaction(fmt.Sprintf(format, args...)))
+}
+
 func (a *act) send(method, path, kind, protocol string, body []byte) reply {
 	a.t.Helper()
 	request, err := http.NewRequestWithContext(a.t.Context(), method, "http://"+a.address+path, bytes.NewReader(body))
@@ -383,6 +389,44 @@ var ways = map[string]way{
 	"undo of an ephemeral branch": {route: "POST " + v1 + "/undo", once: true, do: func(a *act) reply {
 		return a.json("POST "+v1+"/undo", `{"to":"seq:1","refs":["refs/namespaces/ephemeral/refs/heads/bound/t"]}`)
 	}},
+	"transaction, branch": {route: "POST " + v1 + "/transactions", stored: true, do: func(a *act) reply {
+		return a.transact(`{"branch":{"action":"create","target_branch":"bound/n","base_ref":%q}}`, a.id)
+	}},
+	"transaction, forced branch": {route: "POST " + v1 + "/transactions", stored: true, do: func(a *act) reply {
+		return a.transact(`{"branch":{"action":"create","target_branch":"bound/t","base_ref":%q,"force":true}}`, a.id)
+	}},
+	"transaction, delete branch": {route: "POST " + v1 + "/transactions", once: true, do: func(a *act) reply {
+		return a.transact(`{"branch":{"action":"delete","target_branch":"bound/t"}}`)
+	}},
+	"transaction, renamed branch": {route: "POST " + v1 + "/transactions", once: true, do: func(a *act) reply {
+		return a.transact(`{"branch":{"action":"move","target_branch":"bound/t","new_name":"free/n"}}`)
+	}},
+	"transaction, tag": {route: "POST " + v1 + "/transactions", stored: true, do: func(a *act) reply {
+		return a.transact(`{"tag":{"action":"create","name":"bound/n","ref":%q}}`, a.id)
+	}},
+	"transaction, delete tag": {route: "POST " + v1 + "/transactions", once: true, do: func(a *act) reply {
+		return a.transact(`{"tag":{"action":"delete","name":"bound/t"}}`)
+	}},
+	"transaction, merge": {route: "POST " + v1 + "/transactions", branch: true, do: func(a *act) reply {
+		return a.transact(`{"merge":{%s,"target_branch":"bound/t","strategy":"ff_prefer","commit_message":"m",%s}}`,
+			a.branch("source_branch", "source_is_ephemeral"), author)
+	}},
+	"transaction, restore": {route: "POST " + v1 + "/transactions", stored: true, do: func(a *act) reply {
+		return a.transact(`{"restore":{"target_branch":"bound/t","base_ref":%q,%s}}`, a.id, author)
+	}},
+	"transaction, note": {route: "POST " + v1 + "/transactions", stored: true, do: func(a *act) reply {
+		return a.transact(`{"note":{"sha":%q,"note":"n","ref":"bound/t"}}`, a.id)
+	}},
+	"transaction, commit": {route: "POST " + v1 + "/transactions", once: true, do: func(a *act) reply {
+		return a.lines("POST "+v1+"/transactions", transaction(fmt.Sprintf(
+			`{"commit":{"target_branch":"bound/t","commit_message":"m",%s,"files":[{"path":"new","content_id":"1"}]}}`, author))+
+			`{"blob_chunk":{"content_id":"1","data":"MQ==","eof":true}}`)
+	}},
+	"transaction of repositories": {route: "POST /api/v1/transactions", stored: true, do: func(a *act) reply {
+		return a.lines("POST /api/v1/transactions", transaction(fmt.Sprintf(
+			`{"repo":%q,"branch":{"action":"create","target_branch":"bound/t","base_ref":%q,"force":true}}`, a.repo, a.id)))
+	}},
+
 	"note": {route: "POST " + v1 + "/notes", stored: true, do: func(a *act) reply {
 		return a.json("POST "+v1+"/notes", `{"sha":%q,"note":"n","ref":"bound/t"}`, a.id)
 	}},

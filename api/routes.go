@@ -231,11 +231,25 @@ func Routes(d *rest.Door) []Route {
 			Scope: auth.GitWrite, Denied: forbidden, Handler: d.Undo,
 		},
 		{
+			Method: "POST", Path: v1 + "/repos/transactions", Named: named + "/transactions",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.Transaction,
+			BodyMax: commitPackMax, Patient: true, CostsBytes: transactionCosts,
+		},
+		{
+			Method: "POST", Path: v1 + "/transactions", Named: "/api/transactions",
+			Scope: auth.GitWrite, Denied: forbidden, Handler: d.OrgTransaction, Org: true,
+			BodyMax: commitPackMax, Patient: true, CostsBytes: transactionCosts,
+		},
+		{
 			Method: "POST", Path: v1 + "/repos/restore-commit", Named: named + "/restore-commit",
 			Scope: auth.GitWrite, Denied: forbidden, Handler: d.RestoreCommit,
 		},
 	}
 }
+
+// transactionCosts is the memory of a stream of commits and of the merges that follow it, one at a
+// time.
+const transactionCosts = commitCosts + mergeCosts
 
 // mergeCosts is the memory of a merge of everyday size.
 const mergeCosts = 8 << 20

@@ -127,6 +127,8 @@ func namedPath(call string) string {
 		return "/api/repos"
 	case "GET /events":
 		return "/api/events"
+	case "POST /transactions":
+		return "/api/transactions"
 	case "GET /repo", "PATCH /repo", "DELETE /repos/delete":
 		return "/api/repos/{n}"
 	case "DELETE /repos/tags":

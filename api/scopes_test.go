@@ -57,6 +57,8 @@ func TestScopes(t *testing.T) {
 		"POST /api/v1/repos/commit-pack":       401,
 		"POST /api/v1/repos/diff-commit":       401,
 		"POST /api/v1/repos/restore-commit":    403,
+		"POST /api/v1/repos/transactions":      403,
+		"POST /api/v1/transactions":            403,
 		"POST /api/v1/repos/merge":             403,
 		"GET /api/v1/repos/merge/preview":      403,
 		"POST /api/v1/repos/cherry-pick":       403,

@@ -180,6 +180,11 @@ const (
 	v1                             = "/api/v1/repos"
 )
 
+// transaction is the first line of a transaction.
+func transaction(operations ...string) string {
+	return `{"transaction":{"operations":[` + strings.Join(operations, ",") + "]}}\n"
+}
+
 // createBranch is a call that makes a branch from main.
 func createBranch(name, space string) call {
 	if space != "" {
@@ -338,6 +343,24 @@ var writings = map[string]writing{
 				`{"sources":[{"ref":"main"}],"target_branch":%q,%s%s}`, name, person, member(space))}
 		},
 		denied: []string{noPush, verifySig}, ephemeral: `"target_is_ephemeral":true`,
+	},
+	"POST " + v1 + "/transactions": {
+		call: func(_ *writable, name, space string) ([]call, call) {
+			return nil, call{"POST " + v1 + "/transactions", "r", transaction(fmt.Sprintf(
+				`{"branch":{"action":"create","target_branch":%q,"base_ref":"main"%s}}`, name, member(space)))}
+		},
+		denied: []string{noPush}, ephemeral: `"target_is_ephemeral":true`,
+	},
+	"POST /api/v1/transactions": {
+		call: func(_ *writable, name, space string) ([]call, call) {
+			return []call{{"POST " + v1, name, ""}}, call{"POST /api/v1/transactions", "r", transaction(
+				fmt.Sprintf(`{"repo":"r","branch":{"action":"create","target_branch":%q,"base_ref":"main"%s}}`, name, member(space)),
+				fmt.Sprintf(`{"repo":%q,"auth":{"token":%q},"commit":{"target_branch":"main","commit_message":"m",%s,`+
+					`"files":[{"path":"f","content_id":"1"}]}}`, name,
+					strings.TrimPrefix(token(name, "git:write"), "Bearer "), person),
+			) + `{"blob_chunk":{"content_id":"1","data":"MQ==","eof":true}}`}
+		},
+		denied: []string{noPush}, ephemeral: `"target_is_ephemeral":true`, alone: true,
 	},
 	"POST " + v1 + "/restore-commit": {
 		call: func(w *writable, name, space string) ([]call, call) {

@@ -18,6 +18,8 @@
 //	cherrypick, resolution, land,
 //	restorecommit, branchmove
 //	moment, pastdefault                  the repository as it was
+//	write, transaction, operation,       what writes do in one try; several of them as one, in one or
+//	rehearsal                            several repositories
 //	branches, createbranch, tags,        refs
 //	deleteref, changerefs, undo
 //	notes, notesrefs                     notes

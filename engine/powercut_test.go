@@ -41,6 +41,13 @@ func (p *powerCut) arm(operations int) {
 	p.armed, p.left = true, operations
 }
 
+// isOn reports whether the power has not failed.
+func (p *powerCut) isOn() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.after == nil
+}
+
 // rest returns the remaining content of the disk.
 func (p *powerCut) rest() vfs.FS {
 	p.mu.Lock()

@@ -63,7 +63,7 @@ func (e *StepError) Error() string { return fmt.Sprintf("operations[%d]: %v", e.
 func (e *StepError) Unwrap() error { return e.Err }
 
 // Transaction is operations in one or several repositories that take effect together or not at all:
-// docs/invariants.md 73. Contents of commits and patches arrive first. It is used by one goroutine,
+// docs/invariants.md 72. Contents of commits and patches arrive first. It is used by one goroutine,
 // which closes it.
 type Transaction struct {
 	host    *Host

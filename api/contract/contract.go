@@ -14,7 +14,7 @@
 //	files, filesread, commits, diff, grep    reading
 //	blame, archive
 //	commitpack, merge, cherrypick, land,     writing
-//	undo
+//	undo, transactions
 package contract
 
 import (
@@ -91,8 +91,8 @@ func All() []openapi.Operation {
 	for _, group := range [][]call{
 		repositoryCalls(), usageCalls(), eventCalls(), orgEventCalls(), branchCalls(), tagCalls(), fileCalls(),
 		filesReadCalls(), commitCalls(), diffCalls(),
-		commitPackCalls(), mergeCalls(), pickCalls(), landCalls(), undoCalls(), noteCalls(), grepCalls(), blameCalls(),
-		archiveCalls(), detachCalls(), credentialCalls(),
+		commitPackCalls(), mergeCalls(), pickCalls(), landCalls(), undoCalls(), transactionCalls(), noteCalls(), grepCalls(),
+		blameCalls(), archiveCalls(), detachCalls(), credentialCalls(),
 	} {
 		for _, c := range group {
 			c.complete()

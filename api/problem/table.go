@@ -123,6 +123,7 @@ var table = []row{
 	{typed: typed[*upstream.RefsError], status: http.StatusInternalServerError, message: internal}, // no request syncs
 	{typed: typed[*upstream.FarError], status: http.StatusInternalServerError, message: internal},
 	{kind: upstream.ErrNoState, status: http.StatusConflict},
+	{typed: typed[*engine.ConflictError], status: http.StatusConflict},
 	{kind: engine.ErrConflict, status: http.StatusBadRequest}, // a diff that cannot be applied
 	{kind: engine.ErrNotForward, status: http.StatusPreconditionFailed},
 	{kind: merge.ErrInTheWay, status: http.StatusBadRequest},
@@ -265,6 +266,8 @@ var table = []row{
 
 	{kind: context.Canceled, status: http.StatusServiceUnavailable, message: "the request was cancelled", retry: soon},
 	{kind: context.DeadlineExceeded, status: http.StatusGatewayTimeout, message: "the request took too long"},
+
+	{typed: typed[*engine.StepError], status: http.StatusInternalServerError, message: internal}, // its cause has a row
 }
 
 // typed returns the error of a type that err is or wraps, or nil.

@@ -93,36 +93,49 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	create := engine.CreateBranchRequest{
-		Branch:    request.TargetBranch,
-		Namespace: namespace(request.TargetIsEphemeral),
-		Base: engine.CommitName{
-			Text: request.BaseRef, Namespace: namespace(request.BaseIsEphemeral), Field: "base_ref",
-		},
-		Force: request.Force,
-	}
 	switch {
 	case request.TargetBranch == "":
 		return badRequest("target_branch is required")
 	case request.BaseBranch == "" && request.BaseRef == "":
 		return badRequest("base_branch or base_ref is required")
-	case request.BaseRef == "":
-		create.Base.Text, create.Base.Kind, create.Base.Field = request.BaseBranch, engine.BranchName, "base_branch"
 	}
-	created, err := repo.CreateBranch(x.Context(), by, create)
+	created, err := repo.CreateBranch(x.Context(), by, newBranch(request.TargetBranch, request.TargetIsEphemeral,
+		request.BaseRef, request.BaseBranch, request.BaseIsEphemeral, request.Force))
 	if err != nil {
 		return err
 	}
-	status, message := http.StatusCreated, "branch created"
+	status := http.StatusCreated
 	if created.Moved {
-		status, message = http.StatusOK, "branch moved"
+		status = http.StatusOK
 	}
 	return answerWrite(x, &by, status, created.Sequence, struct {
 		Message           string `json:"message"`
 		TargetBranch      string `json:"target_branch"`
 		TargetIsEphemeral bool   `json:"target_is_ephemeral"`
 		CommitSHA         string `json:"commit_sha"`
-	}{message, request.TargetBranch, request.TargetIsEphemeral, created.Tip.String()})
+	}{branchMessage(&created), request.TargetBranch, request.TargetIsEphemeral, created.Tip.String()})
+}
+
+// newBranch is the creation of a branch. A base by its newer name is any revision, by its older one
+// a branch.
+func newBranch(branch string, ephemeral bool, ref, base string, baseIsEphemeral, force bool) engine.CreateBranchRequest {
+	create := engine.CreateBranchRequest{
+		Branch:    branch,
+		Namespace: namespace(ephemeral),
+		Base:      engine.CommitName{Text: ref, Namespace: namespace(baseIsEphemeral), Field: "base_ref"},
+		Force:     force,
+	}
+	if ref == "" {
+		create.Base.Text, create.Base.Kind, create.Base.Field = base, engine.BranchName, "base_branch"
+	}
+	return create
+}
+
+func branchMessage(created *engine.CreatedBranch) string {
+	if created.Moved {
+		return "branch moved"
+	}
+	return "branch created"
 }
 
 // DeleteBranch answers DELETE /repos/branches.

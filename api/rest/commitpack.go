@@ -122,11 +122,8 @@ func requireNDJSON(x exchange.Exchange) error {
 // readMetadata reads the first line, with at most filesMax file operations.
 func readMetadata(x exchange.Exchange, lines *lineReader, filesMax int) (commitMetadata, error) {
 	line, err := lines.next(metadataLineMax)
-	if errors.Is(err, io.EOF) {
-		return commitMetadata{}, badRequest("the body is empty: expected a line with metadata first")
-	}
 	if err != nil {
-		return commitMetadata{}, err
+		return commitMetadata{}, firstLine(err)
 	}
 	var first struct {
 		Metadata *commitMetadata `json:"metadata"`
@@ -145,6 +142,14 @@ func readMetadata(x exchange.Exchange, lines *lineReader, filesMax int) (commitM
 		return commitMetadata{}, badRequest("the first line must hold metadata")
 	}
 	return *first.Metadata, nil
+}
+
+// firstLine is the error of a body without a first line.
+func firstLine(err error) error {
+	if errors.Is(err, io.EOF) {
+		return badRequest("the body is empty: expected a line with metadata first")
+	}
+	return err
 }
 
 // takeChunks reads the chunks of an upload.

@@ -75,21 +75,26 @@ func (d *Door) Merge(x exchange.Exchange, grant *auth.Grant) error {
 	if outcome.Kind == engine.MergeConflicted {
 		return mergeConflict(&outcome)
 	}
-	return answerWrite(x, &by, http.StatusOK, outcome.Sequence, mergeResultJSON{
+	return answerWrite(x, &by, http.StatusOK, outcome.Sequence, body.result(&outcome))
+}
+
+// result is the answer to a merge.
+func (m *mergeJSON) result(outcome *engine.MergeOutcome) mergeResultJSON {
+	source := mergeSource(m.SourceRef, m.SourceBranch, m.SourceIsEphemeral).Text
+	return mergeResultJSON{
 		Result:    outcome.Kind,
 		CommitSHA: outcome.Commit.String(),
 		TreeSHA:   outcome.Tree.String(),
 		Source: mergedBranch{
-			Ref: request.Source.Text, Branch: request.Source.Text, Ephemeral: body.SourceIsEphemeral,
-			SHA: outcome.Source.String(),
+			Ref: source, Branch: source, Ephemeral: m.SourceIsEphemeral, SHA: outcome.Source.String(),
 		},
 		Target: mergedBranch{
-			Branch: body.TargetBranch, Ephemeral: body.TargetIsEphemeral, OldSHA: outcome.Old.String(),
+			Branch: m.TargetBranch, Ephemeral: m.TargetIsEphemeral, OldSHA: outcome.Old.String(),
 			NewSHA: outcome.Commit.String(),
 		},
 		MergeBaseSHA:    shaOrNone(outcome.Base),
 		PromotedCommits: outcome.Promoted,
-	})
+	}
 }
 
 // request turns the body into a request; errors name the missing or malformed field.
@@ -162,12 +167,17 @@ func mergeSource(ref, branch *string, ephemeral bool) engine.CommitName {
 
 // mergeConflict is the refusal of branches that cannot be merged.
 func mergeConflict(outcome *engine.MergeOutcome) error {
+	return problem.With(&exchange.Error{Status: http.StatusConflict, Message: "the branches conflict"},
+		conflictFields(outcome))
+}
+
+func conflictFields(outcome *engine.MergeOutcome) map[string]any {
 	fields := map[string]any{"conflict_type": "merge_conflict", "conflict_paths": engine.ConflictPaths(outcome.Conflicts)}
 	if !outcome.Base.IsZero() {
 		fields["merge_base_sha"] = outcome.Base.String()
 	}
 	addUnresolvable(fields, outcome.Conflicts)
-	return problem.With(&exchange.Error{Status: http.StatusConflict, Message: "the branches conflict"}, fields)
+	return fields
 }
 
 // withConflictType adds the type of the conflict to an error for a target that has moved, or a

@@ -16,6 +16,7 @@
 //	merge, mergepreview, resolution,         commits from other commits
 //	cherrypick, land, restorecommit
 //	undo                                     refs as they were
+//	transactions, operation                  several writes as one
 //	request, guard, dryrun                   queries and JSON bodies; guards
 //	aliases                                  fields that have an older name, and parts of the path
 //	ndjson                                   streams of lines

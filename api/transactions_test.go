@@ -1,0 +1,270 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const transactions = v1 + "/transactions"
+
+// blob is a line with a whole content.
+func blob(id, base64 string) string {
+	return fmt.Sprintf("{\"blob_chunk\":{\"content_id\":%q,\"data\":%q,\"eof\":true}}\n", id, base64)
+}
+
+// commitTo is an operation that writes a file.
+func commitTo(branch, path, content, more string) string {
+	return fmt.Sprintf(`{"commit":{"target_branch":%q,"commit_message":"m",%s,"files":[{"path":%q,"content_id":%q}]%s}}`,
+		branch, person, path, content, more)
+}
+
+// tips are the branches of a repository, as a client sees them.
+func (w *writable) tips(repo string) map[string]string {
+	w.t.Helper()
+	var list struct {
+		Branches []struct {
+			Name string `json:"name"`
+			SHA  string `json:"head_sha"`
+		}
+	}
+	got := w.do(call{"GET " + v1 + "/branches", repo, ""}, nil)
+	if err := json.Unmarshal(got.body, &list); err != nil {
+		w.t.Fatal(err)
+	}
+	tips := make(map[string]string)
+	for _, branch := range list.Branches {
+		tips[branch.Name] = branch.SHA
+	}
+	return tips
+}
+
+// Every operation sees what those before it made, and all of them are one entry of the journal.
+func TestTransaction(t *testing.T) {
+	t.Parallel()
+	w := newWritable(t)
+	patch := "LS0tIGEvZgorKysgYi9mCkBAIC0xICsxIEBACi0xCisyCg==" // f: from 1 to 2
+	body := transaction(
+		`{"branch":{"action":"create","target_branch":"a","base_ref":"main","expected_target_sha":"`+strings.Repeat("0", 40)+`"}}`,
+		commitTo("a", "g", "1", `,"expected_target_sha":"`+w.head+`"`),
+		commitTo("main", "h", "2", ""),
+		fmt.Sprintf(`{"merge":{"source_ref":"a","target_branch":"main","strategy":"merge","commit_message":"m",%s}}`, person),
+		fmt.Sprintf(`{"patch":{"target_branch":"main","commit_message":"m",%s,"content_id":"p"}}`, person),
+		`{"tag":{"action":"create","name":"v1","ref":"main~1"}}`,
+		fmt.Sprintf(`{"restore":{"target_branch":"a","base_ref":"main",%s}}`, person),
+		`{"note":{"object_ref":"main","note":"n"}}`,
+		`{"note":{"object_ref":"main","note":"more","action":"append"}}`,
+		`{"branch":{"action":"move","target_branch":"a","new_name":"a/b"}}`,
+		`{"branch":{"action":"create","target_branch":"c","base_branch":"a/b"}}`,
+		`{"branch":{"action":"delete","target_branch":"c"}}`,
+	) + blob("1", "MQ==") + blob("p", patch) + blob("2", "Mg==")
+	got := w.do(call{"POST " + transactions, "r", body}, nil)
+	got.done(t)
+	if got.sequence != "3" {
+		t.Errorf("sequence %s", got.sequence)
+	}
+	var answer struct {
+		Results []map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(got.body, &answer); err != nil || len(answer.Results) != 12 {
+		t.Fatalf("%v: %s", err, got.body)
+	}
+	var merged struct {
+		Commit string `json:"commit_sha"`
+		Result string
+	}
+	if err := json.Unmarshal(answer.Results[3]["merge"], &merged); err != nil || merged.Result != "merge_commit" {
+		t.Errorf("%v: %s", err, answer.Results[3])
+	}
+	tips := w.tips("r")
+	if len(tips) != 2 || tips["main"] == w.head || tips["a/b"] == "" {
+		t.Errorf("%v", tips)
+	}
+	var page struct {
+		Events []struct {
+			Sequence int
+			Cause    string
+			Ref      string
+		}
+	}
+	events := w.do(call{"GET " + v1 + "/events?after=2", "r", ""}, nil)
+	if err := json.Unmarshal(events.body, &page); err != nil {
+		t.Fatal(err)
+	}
+	moved := make(map[string]bool)
+	for _, event := range page.Events {
+		moved[event.Ref] = event.Sequence == 3 && event.Cause == "transaction"
+	}
+	want := map[string]bool{
+		"refs/heads/main": true, "refs/heads/a/b": true, "refs/tags/v1": true, "refs/notes/commits": true,
+	}
+	if !maps.Equal(moved, want) {
+		t.Errorf("%s", events.body)
+	}
+	for ref, files := range map[string]string{"main": "f g h", "v1": "f g h", "a/b": "f g h"} {
+		got := w.do(call{"GET " + v1 + "/files?ref=" + ref, "r", ""}, nil)
+		for _, name := range strings.Fields(files) {
+			if !strings.Contains(string(got.body), fmt.Sprintf("%q", name)) {
+				t.Errorf("%s: %s", ref, got.body)
+			}
+		}
+	}
+	if note := w.do(call{"GET " + v1 + "/notes?object_ref=main", "r", ""}, nil); !strings.Contains(string(note.body), `n\n\nmore`) {
+		t.Errorf("%s", note.body)
+	}
+}
+
+// A transaction of which one operation fails changes nothing, and says which one and why.
+func TestTransactionFailures(t *testing.T) {
+	t.Parallel()
+	w := newWritable(t)
+	w.do(call{"POST " + v1 + "/commit-pack", "r", commitLines(`"base_branch":"main",`, "f", "2")}, nil).done(t)
+	w.do(createBranch("side", ""), nil).done(t)
+	w.do(call{"POST " + v1 + "/commit-pack", "r", commitLines("", "f", "3")}, nil).done(t)
+	w.do(call{"POST " + v1 + "/commit-pack", "r",
+		strings.Replace(commitLines("", "f", "4"), `"main"`, `"side"`, 1)}, nil).done(t)
+	first := commitTo("main", "new", "1", "")
+	content := blob("1", "MQ==")
+	many := make([]string, 10_000)
+	for i := range many {
+		many[i] = `{"tag":{"action":"create","name":"x","ref":"main"}}`
+	}
+	stale := `,"expected_target_sha":"` + strings.Repeat("1", 40) + `"`
+	for name, test := range map[string]struct {
+		body, route string
+		status      int
+		texts       []string
+	}{
+		"stale":    {body: transaction(first, commitTo("main", "x", "2", stale)) + content + blob("2", ""), status: 409, texts: []string{`"operation":1`, "not at the expected"}},
+		"conflict": {body: transaction(first, fmt.Sprintf(`{"merge":{"source_ref":"side","target_branch":"main","strategy":"merge","commit_message":"m",%s}}`, person)) + content, status: 409, texts: []string{`"operation":1`, `"merge_conflict"`, `"conflict_paths":["f"]`}},
+		"not forward": {body: transaction(first, `{"merge":{"source_ref":"side","target_branch":"main","strategy":"ff_only"}}`) + content,
+			status: 412, texts: []string{`"operation":1`}},
+		"a branch twice": {body: transaction(first, `{"branch":{"action":"create","target_branch":"b","base_ref":"main"}}`,
+			`{"branch":{"action":"create","target_branch":"b","base_ref":"main"}}`) + content, status: 409, texts: []string{`"operation":2`, "already exists"}},
+		"a cycle": {body: transaction(first, `{"branch":{"action":"create","target_branch":"b","base_ref":"main"}}`,
+			`{"branch":{"action":"move","target_branch":"b","new_name":"side"}}`) + content, status: 409, texts: []string{`"operation":2`, "already exists"}},
+		"the default branch": {body: transaction(first, `{"branch":{"action":"move","target_branch":"main","new_name":"x"}}`) + content,
+			status: 409, texts: []string{`"operation":1`, "default branch"}},
+		"a missing tag":     {body: transaction(first, `{"tag":{"action":"delete","name":"none"}}`) + content, status: 404, texts: []string{`"operation":1`}},
+		"a name below":      {body: transaction(first, `{"branch":{"action":"create","target_branch":"side/x","base_ref":"main"}}`) + content, status: 409, texts: []string{`"operation":1`}},
+		"no content":        {body: transaction(first), status: 400, texts: []string{`"operation":0`, "has not ended"}},
+		"a foreign content": {body: transaction(first) + content + blob("9", ""), status: 400, texts: []string{"no operation has the content_id"}},
+		"a shared content":  {body: transaction(first, commitTo("main", "x", "1", "")) + content, status: 400, texts: []string{`"operation":1`, "that of operations[0]"}},
+		"two kinds":         {body: transaction(`{"tag":{"action":"create","name":"x","ref":"main"},"note":{"object_ref":"main","note":"n"}}`), status: 400, texts: []string{`"operation":0`, "expected one of"}},
+		"no kind":           {body: transaction(`{}`), status: 400, texts: []string{"expected one of"}},
+		"nothing":           {body: transaction(), status: 400, texts: []string{"must not be empty"}},
+		"ten thousand":      {body: transaction(many...), status: 413, texts: []string{"operations", "1000"}},
+		"an inner dry run":  {body: transaction(commitTo("main", "x", "1", `,"dry_run":true`)) + content, status: 400, texts: []string{"whole transaction"}},
+		"a guard":           {body: transaction(`{"tag":{"action":"create","name":"x","ref":"main","expected_tip":"x"}}`), status: 400, texts: []string{"a guard is not ignored"}},
+		"a repository":      {body: transaction(`{"repo":"r","tag":{"action":"create","name":"x","ref":"main"}}`), status: 400, texts: []string{"repo and auth"}},
+		"empty":             {body: "", status: 400, texts: []string{"empty"}},
+		"no transaction":    {body: `{"metadata":{}}`, status: 400, texts: []string{"must hold transaction"}},
+	} {
+		before := w.standingOf("r")
+		got := w.do(call{"POST " + transactions, "r", test.body}, nil)
+		if got.status != test.status {
+			t.Errorf("%s: status %d: %s", name, got.status, got.body)
+		}
+		for _, text := range test.texts {
+			if !strings.Contains(string(got.body), text) {
+				t.Errorf("%s: %q is not in %s", name, text, got.body)
+			}
+		}
+		if after := w.standingOf("r"); !maps.Equal(after, before) {
+			t.Errorf("%s changed %v to %v", name, before, after)
+		}
+	}
+}
+
+// Branches change their names in a circle, by way of a third one.
+func TestTransactionRenames(t *testing.T) {
+	t.Parallel()
+	w := newWritable(t)
+	w.do(createBranch("a", ""), nil).done(t)
+	w.do(call{"POST " + v1 + "/commit-pack", "r", commitLines("", "f", "2")}, nil).done(t)
+	w.do(createBranch("b", ""), nil).done(t)
+	before := w.tips("r")
+	move := func(from, to, expected string) string {
+		return fmt.Sprintf(`{"branch":{"action":"move","target_branch":%q,"new_name":%q,"expected_target_sha":%q}}`, from, to,
+			expected)
+	}
+	w.do(call{"POST " + transactions, "r", transaction(
+		move("a", "free", before["a"]), move("b", "a", before["b"]), move("free", "b", before["a"]),
+	)}, nil).done(t)
+	after := w.tips("r")
+	if after["a"] != before["b"] || after["b"] != before["a"] || len(after) != len(before) {
+		t.Errorf("%v, and were %v", after, before)
+	}
+}
+
+// inRepo is an operation that creates a branch in a repository, by a token.
+func inRepo(repo, branch, bearer string) string {
+	auth := ""
+	if bearer != "" {
+		auth = fmt.Sprintf(`,"auth":{"token":%q}`, strings.TrimPrefix(bearer, "Bearer "))
+	}
+	return fmt.Sprintf(`{"repo":%q%s,"branch":{"action":"create","target_branch":%q,"base_ref":"main"}}`, repo, auth, branch)
+}
+
+// A transaction in several repositories changes all of them, once, or none.
+func TestOrgTransaction(t *testing.T) {
+	t.Parallel()
+	w := newWritable(t)
+	names := []string{"r"}
+	for i := range 15 {
+		names = append(names, fmt.Sprint("r", i))
+		w.do(call{"POST " + v1, names[i+1], ""}, nil).done(t)
+		w.do(call{"POST " + v1 + "/commit-pack", names[i+1], commitLines("", "f", "1")}, nil).done(t)
+	}
+	const org = "POST /api/v1/transactions"
+	var operations []string
+	for _, name := range names {
+		bearer := token(name, "git:write")
+		if name == "r" {
+			bearer = ""
+		}
+		operations = append(operations, inRepo(name, "x", bearer), inRepo(name, "y", ""))
+	}
+	key := []string{"Idempotency-Key", "k"}
+	first := w.do(call{org, "r", transaction(operations...)}, nil, key...)
+	first.done(t)
+	if again := w.do(call{org, "r", transaction(operations...)}, nil, key...); string(again.body) != string(first.body) {
+		t.Errorf("first %s, then %s", first.body, again.body)
+	}
+	for _, name := range names {
+		if tips := w.tips(name); tips["x"] != tips["main"] || len(tips) != 3 {
+			t.Errorf("%s has %v", name, tips)
+		}
+	}
+	good := token("r0", "git:write")
+	w.do(call{"POST " + v1, "seventeenth", ""}, nil).done(t)
+	for name, test := range map[string]struct {
+		operations []string
+		status     int
+		text       string
+	}{
+		"the last one fails": {append(operations[2:4:4], inRepo("r", "z", ""), inRepo("r0", "x", "")), 409, `"operation":0`},
+		"no token":           {[]string{inRepo("r", "z", ""), inRepo("r0", "z", "")}, 400, "operations[1].auth.token: required"},
+		"of another":         {[]string{inRepo("r", "z", ""), inRepo("r1", "z", good)}, 403, "for another repository"},
+		"without the scope":  {[]string{inRepo("r", "z", ""), inRepo("r0", "z", token("r0", "git:read"))}, 403, "lacks the scope"},
+		"two tokens":         {[]string{inRepo("r0", "z", good), inRepo("r0", "q", token("r0", "git:write", "git:read"))}, 400, "another one for repository"},
+		"no such repository": {[]string{inRepo("r", "z", ""), inRepo("none", "z", token("none", "git:write"))}, 404, "not found"},
+		"a bad token":        {[]string{inRepo("r", "z", ""), inRepo("r0", "z", "x.y.z")}, 401, "operations[1].auth.token"},
+		"no name":            {[]string{`{"tag":{"action":"create","name":"x","ref":"main"}}`}, 400, "repo is required"},
+		"seventeen":          {append(operations[:len(operations):len(operations)], inRepo("seventeenth", "z", token("seventeenth", "git:write"))), 413, "16"},
+	} {
+		got := w.do(call{org, "r", transaction(test.operations...)}, nil)
+		if got.status != test.status || !strings.Contains(string(got.body), test.text) {
+			t.Errorf("%s: status %d: %s", name, got.status, got.body)
+		}
+		if tips := w.tips("r"); tips["z"] != "" {
+			t.Errorf("%s: %v", name, tips)
+		}
+	}
+	if got := w.do(call{org, "org", transaction(inRepo("r0", "later", good))}, nil); got.status != http.StatusOK {
+		t.Errorf("with the token of the organization: status %d: %s", got.status, got.body)
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
+	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -74,6 +75,7 @@ func tipsOf(t *testing.T, host *engine.Host, branch string, names ...string) []o
 // at every operation.
 func TestTransactionPowerLoss(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it crashes the file system of the stores")
 	names := []string{"a", "b", "c"}
 	for step, hotCount := range map[int]int{1: 0, 9: 1} { // 0 is the default: no files
 		if os.Getenv("PACKHORSE_TRANSACTION_ROUNDS") != "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -57,6 +58,8 @@ func TestTransaction(t *testing.T) {
 		fmt.Sprintf(`{"restore":{"target_branch":"a","base_ref":"main",%s}}`, person),
 		`{"note":{"object_ref":"main","note":"n"}}`,
 		`{"note":{"object_ref":"main","note":"more","action":"append"}}`,
+		fmt.Sprintf(`{"revert":{"commits":["main"],"target_branch":"main",%s}}`, person),
+		fmt.Sprintf(`{"cherry_pick":{"commits":["main~1"],"target_branch":"main",%s}}`, person),
 		`{"branch":{"action":"move","target_branch":"a","new_name":"a/b"}}`,
 		`{"branch":{"action":"create","target_branch":"c","base_branch":"a/b"}}`,
 		`{"branch":{"action":"delete","target_branch":"c"}}`,
@@ -69,7 +72,7 @@ func TestTransaction(t *testing.T) {
 	var answer struct {
 		Results []map[string]json.RawMessage
 	}
-	if err := json.Unmarshal(got.body, &answer); err != nil || len(answer.Results) != 12 {
+	if err := json.Unmarshal(got.body, &answer); err != nil || len(answer.Results) != 14 {
 		t.Fatalf("%v: %s", err, got.body)
 	}
 	var merged struct {
@@ -106,13 +109,13 @@ func TestTransaction(t *testing.T) {
 	}
 	for ref, files := range map[string]string{"main": "f g h", "v1": "f g h", "a/b": "f g h"} {
 		got := w.do(call{"GET " + v1 + "/files?ref=" + ref, "r", ""}, nil)
-		for _, name := range strings.Fields(files) {
+		for _, name := range strings.FieldsSeq(files) {
 			if !strings.Contains(string(got.body), fmt.Sprintf("%q", name)) {
 				t.Errorf("%s: %s", ref, got.body)
 			}
 		}
 	}
-	if note := w.do(call{"GET " + v1 + "/notes?object_ref=main", "r", ""}, nil); !strings.Contains(string(note.body), `n\n\nmore`) {
+	if note := w.do(call{"GET " + v1 + "/notes?object_ref=main~2", "r", ""}, nil); !strings.Contains(string(note.body), `n\n\nmore`) {
 		t.Errorf("%s", note.body)
 	}
 }
@@ -124,8 +127,8 @@ func TestTransactionFailures(t *testing.T) {
 	w.do(call{"POST " + v1 + "/commit-pack", "r", commitLines(`"base_branch":"main",`, "f", "2")}, nil).done(t)
 	w.do(createBranch("side", ""), nil).done(t)
 	w.do(call{"POST " + v1 + "/commit-pack", "r", commitLines("", "f", "3")}, nil).done(t)
-	w.do(call{"POST " + v1 + "/commit-pack", "r",
-		strings.Replace(commitLines("", "f", "4"), `"main"`, `"side"`, 1)}, nil).done(t)
+	onSide := strings.Replace(commitLines("", "f", "4"), `"main"`, `"side"`, 1)
+	w.do(call{"POST " + v1 + "/commit-pack", "r", onSide}, nil).done(t)
 	first := commitTo("main", "new", "1", "")
 	content := blob("1", "MQ==")
 	many := make([]string, 10_000)
@@ -140,6 +143,8 @@ func TestTransactionFailures(t *testing.T) {
 	}{
 		"stale":    {body: transaction(first, commitTo("main", "x", "2", stale)) + content + blob("2", ""), status: 409, texts: []string{`"operation":1`, "not at the expected"}},
 		"conflict": {body: transaction(first, fmt.Sprintf(`{"merge":{"source_ref":"side","target_branch":"main","strategy":"merge","commit_message":"m",%s}}`, person)) + content, status: 409, texts: []string{`"operation":1`, `"merge_conflict"`, `"conflict_paths":["f"]`}},
+		"an empty pick": {body: transaction(first, fmt.Sprintf(`{"cherry_pick":{"commits":["main~1"],"target_branch":"main",%s}}`, person)) + content,
+			status: 409, texts: []string{`"operation":1`, `"conflict_type":"empty"`, `"commit_index":0`}},
 		"not forward": {body: transaction(first, `{"merge":{"source_ref":"side","target_branch":"main","strategy":"ff_only"}}`) + content,
 			status: 412, texts: []string{`"operation":1`}},
 		"a branch twice": {body: transaction(first, `{"branch":{"action":"create","target_branch":"b","base_ref":"main"}}`,
@@ -254,7 +259,7 @@ func TestOrgTransaction(t *testing.T) {
 		"no such repository": {[]string{inRepo("r", "z", ""), inRepo("none", "z", token("none", "git:write"))}, 404, "not found"},
 		"a bad token":        {[]string{inRepo("r", "z", ""), inRepo("r0", "z", "x.y.z")}, 401, "operations[1].auth.token"},
 		"no name":            {[]string{`{"tag":{"action":"create","name":"x","ref":"main"}}`}, 400, "repo is required"},
-		"seventeen":          {append(operations[:len(operations):len(operations)], inRepo("seventeenth", "z", token("seventeenth", "git:write"))), 413, "16"},
+		"seventeen":          {append(slices.Clip(operations), inRepo("seventeenth", "z", token("seventeenth", "git:write"))), 413, "16"},
 	} {
 		got := w.do(call{org, "r", transaction(test.operations...)}, nil)
 		if got.status != test.status || !strings.Contains(string(got.body), test.text) {

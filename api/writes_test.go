@@ -409,8 +409,9 @@ func (w *writable) prepared(test writing, name, space string) call {
 }
 
 // TestWrites checks every writing route for the common properties of writes: the policies of its
-// token bind it, a dry run of it tells the outcome and changes nothing, its answer has the journal's
-// position, its key makes it happen once, and X-Min-Sequence is read. Routes that move refs do so in both namespaces.
+// token bind it, a dry run of it tells the outcome and changes nothing, its answer has the position
+// in the journal, its key makes it happen once, and X-Min-Sequence is read. Routes that move refs
+// do so in both namespaces.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	for _, route := range api.Routes(rest.New(rest.Config{})) {

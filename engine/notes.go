@@ -250,8 +250,8 @@ func removeNote(target *NoteTarget) *noteChange {
 	}
 }
 
-// changeNotes commits a change of a notes tree. It is made again on a new tip when the notes ref has
-// moved. The result of a failure has the commit, if it was found.
+// changeNotes commits a change of a notes tree. It is made again on a new tip when the notes ref
+// has moved. The result of a failure has the commit, if it was found.
 func (r *Repository) changeNotes(
 	ctx context.Context, actor *Actor, target *NoteTarget, by *noteChange,
 ) (result NoteResult, err error) {

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"packhorse/engine/commit"
@@ -37,6 +39,7 @@ type Operation interface {
 type Outcome struct {
 	Commit  *CommitResult  `json:",omitempty"` // PackedBytes are those of its trees
 	Merge   *MergeOutcome  `json:",omitempty"`
+	Pick    *PickOutcome   `json:",omitempty"`
 	Branch  *CreatedBranch `json:",omitempty"`
 	Renamed *RenamedBranch `json:",omitempty"`
 	Deleted *DeletedRef    `json:",omitempty"`
@@ -148,13 +151,13 @@ type PatchOperation struct {
 }
 
 func (o *PatchOperation) check(*Actor) error {
-	if o.ContentID == "" {
-		return invalid("content_id is required")
-	}
 	return errors.Join(o.Target.check(), o.Details.check())
 }
 
 func (o *PatchOperation) begin(_ context.Context, p *participant) error {
+	if o.ContentID == "" {
+		return invalid("content_id is required")
+	}
 	o.upload = &PatchUpload{
 		repo: p.repo, actor: p.actor, request: o.PatchRequest, view: p.view, objects: p.objects,
 		meter: p.repo.host.space.Meter(), text: file.NewSpillBuffer(p.repo.host.files, o.HeldMax),
@@ -235,11 +238,23 @@ type MergeOperation struct {
 	planned   bool
 }
 
-// ConflictError says that a merge of a transaction has conflicts, which a merge alone has as its
-// outcome.
-type ConflictError struct{ Merge MergeOutcome }
+// ConflictError is an outcome that a merge, a cherry-pick or a revert has alone, and that ends a
+// transaction: a conflict, or a commit that changes nothing. One of the two is set.
+type ConflictError struct {
+	Merge *MergeOutcome
+	Pick  *PickOutcome
+}
 
-func (e *ConflictError) Error() string { return "the branches conflict" }
+func (e *ConflictError) Error() string {
+	if e.Pick == nil {
+		return "the branches conflict"
+	}
+	why := "conflicts with the target"
+	if e.Pick.Kind == PickEmpty {
+		why = "would change nothing: empty says what becomes of such a commit"
+	}
+	return fmt.Sprintf("commits[%d], %s, %s", e.Pick.Failed, e.Pick.Done[e.Pick.Failed].Source, why)
+}
 
 func (o *MergeOperation) check(*Actor) error { return o.MergeRequest.check() }
 
@@ -256,6 +271,9 @@ func (o *MergeOperation) run(ctx context.Context, w *write, ahead bool) (Outcome
 		return Outcome{}, err
 	}
 	tip, err := o.Target.tip(ctx, w.names, o.Expected)
+	if err == nil && o.Preview != nil {
+		err = o.Preview.checkTips(w.repo, source.Commit, tip)
+	}
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -275,7 +293,7 @@ func (o *MergeOperation) run(ctx context.Context, w *write, ahead bool) (Outcome
 	case o.err != nil:
 		return Outcome{}, unreadable(o.err)
 	case outcome.Kind == MergeConflicted:
-		return Outcome{}, &ConflictError{Merge: outcome}
+		return Outcome{}, &ConflictError{Merge: &outcome}
 	case outcome.Kind == MergeNothing:
 		return Outcome{Merge: &outcome}, nil
 	}
@@ -284,6 +302,62 @@ func (o *MergeOperation) run(ctx context.Context, w *write, ahead bool) (Outcome
 	}
 	outcome.Sequence = w.names.After()
 	return Outcome{Merge: &outcome}, w.names.Set(ctx, o.Target.stored(), &outcome.Old, outcome.Commit, object.ZeroID)
+}
+
+// PickOperation repeats commits on a branch, or takes them back.
+type PickOperation struct {
+	plain
+	PickRequest
+	sources []object.ID
+	outcome PickOutcome
+	err     error // of the outcome
+	// forgotten is that of the quarantine in which the commits are, and planned whether there are any.
+	forgotten int
+	planned   bool
+}
+
+func (o *PickOperation) check(*Actor) error { return o.PickRequest.check() }
+
+func (o *PickOperation) likely(r *Repository) []string {
+	return append(r.likely(o.Commits...), o.Target.stored())
+}
+
+func (o *PickOperation) computes() bool { return true }
+
+func (o *PickOperation) run(ctx context.Context, w *write, ahead bool) (Outcome, error) {
+	sources, err := w.repo.pickSources(ctx, w.names, w.objects.View(), &o.PickRequest)
+	if err != nil {
+		return Outcome{}, err
+	}
+	tip, err := o.Target.tip(ctx, w.names, o.Expected)
+	if err != nil {
+		return Outcome{}, err
+	}
+	known := o.planned && o.forgotten == w.objects.Forgotten() && o.outcome.Old == tip && slices.Equal(o.sources, sources)
+	if !known && ahead {
+		return Outcome{}, errTargetMoved
+	}
+	if !known {
+		o.outcome, o.err = w.repo.planPicks(ctx, w.names, w.objects, &o.PickRequest, sources)
+		o.sources, o.planned, o.forgotten = sources, ctx.Err() == nil, w.objects.Forgotten()
+	}
+	outcome := o.outcome
+	outcome.Sequence = w.names.Sequence()
+	switch {
+	case o.err != nil:
+		return Outcome{}, unreadable(o.err)
+	case outcome.Kind == PickConflicted, outcome.Kind == PickEmpty:
+		return Outcome{}, &ConflictError{Pick: &outcome}
+	case outcome.Kind == PickNothing:
+		return Outcome{Pick: &outcome}, nil
+	}
+	for _, id := range append(outcome.move().Needs, outcome.Commit) {
+		if err := requireCommit(ctx, w.objects.View().Linked(), id); err != nil {
+			return Outcome{}, err // pruned: no ref led to it
+		}
+	}
+	outcome.Sequence = w.names.After()
+	return Outcome{Pick: &outcome}, w.names.Set(ctx, o.Target.stored(), &outcome.Old, outcome.Commit, object.ZeroID)
 }
 
 // CreateBranchOperation creates a branch, or moves it.

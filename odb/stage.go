@@ -283,8 +283,8 @@ func (q *Quarantine) Settled(ctx context.Context) {
 	}
 }
 
-// Unstage tells the quarantine that no batch with its objects is ever applied: Settled has no effect,
-// and Close removes its files.
+// Unstage tells the quarantine that no batch with its objects is ever applied: Settled has no
+// effect, and Close removes its files.
 func (q *Quarantine) Unstage() { q.staged = false }
 
 // settle moves registered files to their place, if the file store has another one before.

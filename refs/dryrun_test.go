@@ -46,12 +46,12 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("%+v, %v", feed, err)
 	}
 	change.DryRun, change.Announced = false, nil
-	real, err := dry("refs/heads/main", 2, "refs/heads/topic", 3)
-	if err != nil || real.Replayed || real.Sequence != 3 || len(real.Updates) != len(rehearsed.Updates) {
-		t.Fatalf("%+v, %v", real, err)
+	made, err := dry("refs/heads/main", 2, "refs/heads/topic", 3)
+	if err != nil || made.Replayed || made.Sequence != 3 || len(made.Updates) != len(rehearsed.Updates) {
+		t.Fatalf("%+v, %v", made, err)
 	}
 	for i, entry := range rehearsed.Updates {
-		if got := real.Updates[i]; got.Ref != entry.Ref || got.Before != entry.Before || got.After != entry.After {
+		if got := made.Updates[i]; got.Ref != entry.Ref || got.Before != entry.Before || got.After != entry.After {
 			t.Errorf("%+v, and rehearsed %+v", got, entry)
 		}
 	}

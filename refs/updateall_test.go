@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,8 +49,8 @@ func partsOf(repos ...refs.RepoID) []refs.Part {
 // setAll points main of each part to a value, in reverse.
 func setAll(n int, result string) func(context.Context, []*refs.Tx) ([]byte, error) {
 	return func(ctx context.Context, txs []*refs.Tx) ([]byte, error) {
-		for i := len(txs) - 1; i >= 0; i-- {
-			if err := txs[i].Set(ctx, mainRef, nil, id(n), object.ZeroID); err != nil {
+		for _, tx := range slices.Backward(txs) {
+			if err := tx.Set(ctx, mainRef, nil, id(n), object.ZeroID); err != nil {
 				return nil, err
 			}
 		}
@@ -111,7 +112,8 @@ func TestUpdateAllRefusals(t *testing.T) {
 			}
 		}
 	}
-	_, err := store.UpdateAll(t.Context(), partsOf(repos...), nil, func(ctx context.Context, txs []*refs.Tx) ([]byte, error) {
+	all := partsOf(repos...)
+	_, err := store.UpdateAll(t.Context(), all, nil, func(ctx context.Context, txs []*refs.Tx) ([]byte, error) {
 		if err := txs[0].Set(ctx, mainRef, nil, id(2), object.ZeroID); err != nil {
 			return nil, err
 		}
@@ -122,12 +124,13 @@ func TestUpdateAllRefusals(t *testing.T) {
 	}
 	unmoved()
 	_, err = store.UpdateAll(t.Context(), append(partsOf(repos...), partsOf(refs.NewRepoID())...), nil, setAll(2, ""))
-	if absent, ok := errors.AsType[*refs.AbsentError](err); !ok || absent.Part != 3 || !errors.Is(err, refs.ErrRepositoryNotFound) {
+	absent, ok := errors.AsType[*refs.AbsentError](err)
+	if !ok || absent.Part != 3 || !errors.Is(err, refs.ErrRepositoryNotFound) {
 		t.Errorf("an absent repository: %v", err)
 	}
 	unmoved()
 	large := strings.Repeat("x", 200<<10)
-	_, err = store.UpdateAll(t.Context(), partsOf(repos...), nil, func(ctx context.Context, txs []*refs.Tx) ([]byte, error) {
+	_, err = store.UpdateAll(t.Context(), all, nil, func(ctx context.Context, txs []*refs.Tx) ([]byte, error) {
 		for i, tx := range txs {
 			for n := range 30 {
 				tx.Batch().Put(fmt.Append(nil, "zz", i, n), []byte(large))
@@ -157,7 +160,7 @@ func TestUpdateAllRefusals(t *testing.T) {
 		t.Errorf("given up: %v", err)
 	}
 	unmoved()
-	one, err := store.UpdateAll(t.Context(), partsOf(repos...), nil, func(ctx context.Context, txs []*refs.Tx) ([]byte, error) {
+	one, err := store.UpdateAll(t.Context(), all, nil, func(ctx context.Context, txs []*refs.Tx) ([]byte, error) {
 		return nil, txs[1].Set(ctx, mainRef, nil, id(2), object.ZeroID)
 	})
 	if err != nil || one.Parts[0].Sequence != 2 || one.Parts[1].Sequence != 3 || len(one.Parts[2].Updates) != 0 {
@@ -284,7 +287,7 @@ func (w several) do(ctx context.Context, store *refs.Store, repos []refs.RepoID)
 		if err != nil {
 			return got, err
 		}
-		defer snapshot.Close() //nolint:errcheck // it was only read
+		defer snapshot.Close()
 		ref, err := snapshot.Lookup(ctx, mainRef)
 		got[first] = ref.ID
 		return got, err

@@ -45,6 +45,8 @@ type Operation struct {
 	Commit  *PackMetadata    `json:"commit" jsonschema:"commits files, whose contents follow: the metadata of commit-pack"`
 	Patch   *PatchOperation  `json:"patch" jsonschema:"commits a patch, which follows as a content: the metadata of diff-commit"`
 	Merge   *Merge           `json:"merge" jsonschema:"merges: the body of merge"`
+	Pick    *CherryPick      `json:"cherry_pick" jsonschema:"repeats commits: the body of cherry-pick"`
+	Revert  *Revert          `json:"revert" jsonschema:"takes back commits: the body of revert"`
 	Restore *RestoreMetadata `json:"restore" jsonschema:"commits the tree of an earlier commit: the metadata of restore-commit"`
 	Branch  *BranchOperation `json:"branch" jsonschema:"creates, renames or deletes a branch"`
 	Tag     *TagOperation    `json:"tag" jsonschema:"creates or deletes a tag"`
@@ -105,6 +107,8 @@ type OperationResult struct {
 	Commit  *CommitAnswer  `json:"commit,omitempty" jsonschema:"pack_bytes without the contents"`
 	Patch   *CommitAnswer  `json:"patch,omitempty"`
 	Merge   *Merged        `json:"merge,omitempty"`
+	Pick    *Picked        `json:"cherry_pick,omitempty"`
+	Revert  *Picked        `json:"revert,omitempty"`
 	Restore *CommitAnswer  `json:"restore,omitempty"`
 	Branch  *ChangedBranch `json:"branch,omitempty"`
 	Tag     *ChangedTag    `json:"tag,omitempty"`
@@ -130,8 +134,10 @@ type ChangedTag struct {
 type OperationFailure struct {
 	Failure
 	Operation     *int         `json:"operation,omitempty" jsonschema:"the index of the operation that failed, if one did"`
-	ConflictType  string       `json:"conflict_type,omitempty" schema:"enum=merge_conflict|target_moved"`
-	ConflictPaths []string     `json:"conflict_paths" schema:"optional" jsonschema:"sorted; empty for target_moved"`
+	ConflictType  string       `json:"conflict_type,omitempty" schema:"enum=merge_conflict|empty|target_moved"`
+	ConflictPaths []string     `json:"conflict_paths" schema:"optional" jsonschema:"sorted; empty but for merge_conflict"`
+	CommitIndex   int          `json:"commit_index" schema:"optional" jsonschema:"of a cherry-pick or a revert, which of commits it was"`
+	CommitSHA     string       `json:"commit_sha,omitempty" schema:"ObjectID" jsonschema:"that commit"`
 	MergeBaseSHA  string       `json:"merge_base_sha,omitempty" schema:"ObjectID"`
 	Quota         *PassedQuota `json:"quota,omitempty" jsonschema:"with 413, if the write would pass a quota"`
 }

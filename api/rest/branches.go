@@ -118,7 +118,9 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 
 // newBranch is the creation of a branch. A base by its newer name is any revision, by its older one
 // a branch.
-func newBranch(branch string, ephemeral bool, ref, base string, baseIsEphemeral, force bool) engine.CreateBranchRequest {
+func newBranch(
+	branch string, ephemeral bool, ref, base string, baseIsEphemeral, force bool,
+) engine.CreateBranchRequest {
 	create := engine.CreateBranchRequest{
 		Branch:    branch,
 		Namespace: namespace(ephemeral),

@@ -71,17 +71,22 @@ func (d *Door) pick(x exchange.Exchange, grant *auth.Grant, endpoint string, rev
 	if outcome.Kind == engine.PickConflicted || outcome.Kind == engine.PickEmpty {
 		return pickConflict(&outcome)
 	}
+	return answerWrite(x, &by, http.StatusOK, outcome.Sequence, body.result(&outcome))
+}
+
+// result is the answer to a cherry-pick or a revert.
+func (p *pickJSON) result(outcome *engine.PickOutcome) pickResultJSON {
 	told := pickResultJSON{
 		Result: outcome.Kind, CommitSHA: outcome.Commit.String(), TreeSHA: outcome.Tree.String(),
 		Target: mergedBranch{
-			Branch: body.TargetBranch, Ephemeral: body.TargetIsEphemeral, OldSHA: outcome.Old.String(),
+			Branch: p.TargetBranch, Ephemeral: p.TargetIsEphemeral, OldSHA: outcome.Old.String(),
 			NewSHA: outcome.Commit.String(),
 		},
 	}
 	for _, done := range outcome.Done {
 		told.Commits = append(told.Commits, pickedJSON{done.Source.String(), shaOrNone(done.Commit)})
 	}
-	return answerWrite(x, &by, http.StatusOK, outcome.Sequence, told)
+	return told
 }
 
 // request turns the body into a request; errors name the missing or malformed field.
@@ -129,17 +134,18 @@ func (p *pickJSON) request(revert bool) (engine.PickRequest, error) {
 
 // pickConflict is the refusal of a commit that could not be picked.
 func pickConflict(outcome *engine.PickOutcome) error {
-	source := outcome.Done[outcome.Failed].Source
-	kind, why := "merge_conflict", "conflicts with the target"
+	return problem.With(&engine.ConflictError{Pick: outcome}, pickFields(outcome))
+}
+
+func pickFields(outcome *engine.PickOutcome) map[string]any {
+	kind := "merge_conflict"
 	if outcome.Kind == engine.PickEmpty {
-		kind, why = "empty", "would change nothing: empty says what becomes of such a commit"
+		kind = "empty"
 	}
 	fields := map[string]any{
 		"conflict_type": kind, "conflict_paths": engine.ConflictPaths(outcome.Conflicts), "commit_index": outcome.Failed,
-		"commit_sha": source.String(),
+		"commit_sha": outcome.Done[outcome.Failed].Source.String(),
 	}
 	addUnresolvable(fields, outcome.Conflicts)
-	return problem.With(&exchange.Error{
-		Status: http.StatusConflict, Message: fmt.Sprintf("commits[%d], %s, %s", outcome.Failed, source, why),
-	}, fields)
+	return fields
 }

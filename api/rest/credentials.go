@@ -189,8 +189,8 @@ func (d *Door) credentialActor(
 	return by, err
 }
 
-// answerCredential answers with a credential. One that a dry run would store has neither an ID nor a
-// time.
+// answerCredential answers with a credential. One that a dry run would store has neither an ID nor
+// a time.
 func answerCredential(x exchange.Exchange, by *engine.Actor, status int, stored engine.StoredCredential) error {
 	var told struct {
 		ID        string `json:"id,omitempty"`

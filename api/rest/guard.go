@@ -42,7 +42,7 @@ var guardParts = [][]byte{
 // there.
 func CheckQuery(query url.Values, deletes bool) error {
 	for name := range query {
-		if isGuard(name) && !(deletes && name == dryRunName) {
+		if isGuard(name) && (!deletes || name != dryRunName) {
 			return badRequest("parameter %.100q is not known here, and a guard is not ignored", name)
 		}
 	}

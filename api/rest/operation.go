@@ -15,6 +15,8 @@ type operationJSON struct {
 	Commit  *commitMetadata      `json:"commit"`
 	Patch   *patchOperationJSON  `json:"patch"`
 	Merge   *mergeJSON           `json:"merge"`
+	Pick    *pickJSON            `json:"cherry_pick"`
+	Revert  *pickJSON            `json:"revert"`
 	Restore *restoreMetadata     `json:"restore"`
 	Branch  *branchOperationJSON `json:"branch"`
 	Tag     *tagOperationJSON    `json:"tag"`
@@ -59,6 +61,8 @@ func (o *operationJSON) kinds() (given []string, dry bool) {
 		{"commit", o.Commit != nil, func() bool { return o.Commit.DryRun }},
 		{"patch", o.Patch != nil, func() bool { return o.Patch.DryRun }},
 		{"merge", o.Merge != nil, func() bool { return o.Merge.DryRun }},
+		{"cherry_pick", o.Pick != nil, func() bool { return o.Pick.DryRun }},
+		{"revert", o.Revert != nil, func() bool { return o.Revert.DryRun }},
 		{"restore", o.Restore != nil, func() bool { return o.Restore.DryRun }},
 		{"branch", o.Branch != nil, func() bool { return false }},
 		{"tag", o.Tag != nil, func() bool { return false }},
@@ -76,7 +80,8 @@ func (o *operationJSON) operation(d *Door, grant *auth.Grant) (engine.Operation,
 	given, dry := o.kinds()
 	switch {
 	case len(given) != 1:
-		return nil, badRequest("expected one of commit, patch, merge, restore, branch, tag and note, got %d", len(given))
+		return nil, badRequest("expected one of commit, patch, merge, cherry_pick, revert, restore, branch, tag and note, "+
+			"got %d", len(given))
 	case dry:
 		return nil, badRequest("%s.dry_run: the whole transaction is a dry run, or nothing of it", given[0])
 	case o.Commit != nil:
@@ -90,6 +95,12 @@ func (o *operationJSON) operation(d *Door, grant *auth.Grant) (engine.Operation,
 	case o.Merge != nil:
 		request, err := o.Merge.request()
 		return &engine.MergeOperation{MergeRequest: request}, err
+	case o.Pick != nil:
+		request, err := o.Pick.request(false)
+		return &engine.PickOperation{PickRequest: request}, err
+	case o.Revert != nil:
+		request, err := o.Revert.request(true)
+		return &engine.PickOperation{PickRequest: request}, err
 	case o.Restore != nil:
 		request, err := o.Restore.restore()
 		return &engine.RestoreOperation{RestoreRequest: request}, err
@@ -118,8 +129,10 @@ func (b *branchOperationJSON) operation() (engine.Operation, error) {
 	switch b.Action {
 	case "create":
 		return &engine.CreateBranchOperation{
-			CreateBranchRequest: newBranch(b.TargetBranch, b.TargetIsEphemeral, b.BaseRef, b.BaseBranch, b.BaseIsEphemeral, b.Force),
-			Expected:            expected,
+			CreateBranchRequest: newBranch(
+				b.TargetBranch, b.TargetIsEphemeral, b.BaseRef, b.BaseBranch, b.BaseIsEphemeral, b.Force,
+			),
+			Expected: expected,
 		}, nil
 	case "move":
 		return &engine.RenameBranchOperation{Namespace: space, From: b.TargetBranch, To: b.NewName, Expected: expected}, nil
@@ -202,6 +215,10 @@ func (o *operationJSON) result(outcome *engine.Outcome) map[string]any {
 		return map[string]any{"restore": commitResultOf(*outcome.Commit, true)}
 	case o.Merge != nil:
 		return map[string]any{"merge": o.Merge.result(outcome.Merge)}
+	case o.Pick != nil:
+		return map[string]any{"cherry_pick": o.Pick.result(outcome.Pick)}
+	case o.Revert != nil:
+		return map[string]any{"revert": o.Revert.result(outcome.Pick)}
 	case o.Tag != nil && outcome.Tag != nil:
 		return map[string]any{"tag": changedTagJSON{o.Tag.Name, outcome.Tag.Commit.String(), "tag created"}}
 	case o.Tag != nil:

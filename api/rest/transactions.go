@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"github.com/go-json-experiment/json"
@@ -95,8 +96,8 @@ func (d *Door) OrgTransaction(x exchange.Exchange, grant *auth.Grant) error {
 	}, grant)
 }
 
-// transact reads a transaction, runs it, and answers. parts gives the repositories, and that of each
-// operation.
+// transact reads a transaction, runs it, and answers. parts gives the repositories, and that of
+// each operation.
 func (d *Door) transact(
 	x exchange.Exchange, by *engine.Actor, parts func(t *transactionJSON) ([]engine.Part, []int, error),
 	grant *auth.Grant,
@@ -280,8 +281,10 @@ func withStep(err error) error {
 	}
 	fields := map[string]any{"operation": step.Step}
 	if conflict, ok := errors.AsType[*engine.ConflictError](err); ok {
-		for name, value := range conflictFields(&conflict.Merge) {
-			fields[name] = value
+		if conflict.Pick != nil {
+			maps.Copy(fields, pickFields(conflict.Pick))
+		} else {
+			maps.Copy(fields, conflictFields(conflict.Merge))
 		}
 	}
 	if errors.Is(err, engine.ErrStale) {

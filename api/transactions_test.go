@@ -109,7 +109,7 @@ func TestTransaction(t *testing.T) {
 	}
 	for ref, files := range map[string]string{"main": "f g h", "v1": "f g h", "a/b": "f g h"} {
 		got := w.do(call{"GET " + v1 + "/files?ref=" + ref, "r", ""}, nil)
-		for _, name := range strings.FieldsSeq(files) {
+		for name := range strings.FieldsSeq(files) {
 			if !strings.Contains(string(got.body), fmt.Sprintf("%q", name)) {
 				t.Errorf("%s: %s", ref, got.body)
 			}

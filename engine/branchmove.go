@@ -106,9 +106,6 @@ func (r *Repository) moveBranchOnce(
 		}
 		return setReceipt(tx, c.outcome(tx.After()))
 	})
-	if err == nil && !done.Replayed && move.Tip != move.Old {
-		objects.Settled(ctx)
-	}
 	return done, err
 }
 
@@ -141,17 +138,25 @@ func (c *branchChange) make(ctx context.Context, tx *refs.Tx, objects *odb.Quara
 	if move.Tip == move.Old {
 		return refs.ErrUnchanged
 	}
-	linked := objects.View().Linked()
-	if err := requireCommit(ctx, linked, move.Tip); err != nil {
-		return err // pruned: no ref led to it
-	}
-	for _, id := range move.Needs {
-		if _, err := linked.Stat(ctx, id); err != nil {
-			return fmt.Errorf("look up %s: %w", id, err)
-		}
+	if err := move.require(ctx, objects.View().Linked()); err != nil {
+		return err
 	}
 	if err := objects.Stage(ctx, tx.Batch()); err != nil {
 		return fmt.Errorf("stage objects: %w", err)
 	}
 	return tx.Set(ctx, name, &move.Old, move.Tip, object.ZeroID)
+}
+
+// require makes sure that what the branch moves to is there: no ref leads to it, so it may have
+// been pruned.
+func (m *branchMove) require(ctx context.Context, linked *odb.View) error {
+	if err := requireCommit(ctx, linked, m.Tip); err != nil {
+		return err
+	}
+	for _, id := range m.Needs {
+		if _, err := linked.Stat(ctx, id); err != nil {
+			return fmt.Errorf("look up %s: %w", id, err)
+		}
+	}
+	return nil
 }

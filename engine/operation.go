@@ -297,8 +297,9 @@ func (o *MergeOperation) run(ctx context.Context, w *write, ahead bool) (Outcome
 	case outcome.Kind == MergeNothing:
 		return Outcome{Merge: &outcome}, nil
 	}
-	if err := requireCommit(ctx, view.Linked(), outcome.Commit); err != nil {
-		return Outcome{}, err // pruned: no ref led to it
+	move := o.plan.move()
+	if err := move.require(ctx, view.Linked()); err != nil {
+		return Outcome{}, err
 	}
 	outcome.Sequence = w.names.After()
 	return Outcome{Merge: &outcome}, w.names.Set(ctx, o.Target.stored(), &outcome.Old, outcome.Commit, object.ZeroID)
@@ -325,7 +326,7 @@ func (o *PickOperation) likely(r *Repository) []string {
 func (o *PickOperation) computes() bool { return true }
 
 func (o *PickOperation) run(ctx context.Context, w *write, ahead bool) (Outcome, error) {
-	sources, err := w.repo.pickSources(ctx, w.names, w.objects.View(), &o.PickRequest)
+	sources, err := w.repo.resolveAll(ctx, w.names, w.objects.View(), o.Commits)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -351,10 +352,9 @@ func (o *PickOperation) run(ctx context.Context, w *write, ahead bool) (Outcome,
 	case outcome.Kind == PickNothing:
 		return Outcome{Pick: &outcome}, nil
 	}
-	for _, id := range append(outcome.move().Needs, outcome.Commit) {
-		if err := requireCommit(ctx, w.objects.View().Linked(), id); err != nil {
-			return Outcome{}, err // pruned: no ref led to it
-		}
+	move := outcome.move()
+	if err := move.require(ctx, w.objects.View().Linked()); err != nil {
+		return Outcome{}, err
 	}
 	outcome.Sequence = w.names.After()
 	return Outcome{Pick: &outcome}, w.names.Set(ctx, o.Target.stored(), &outcome.Old, outcome.Commit, object.ZeroID)

@@ -29,19 +29,25 @@ const (
 type commandLine struct {
 	Config string `help:"Configuration file: YAML with one key for each flag." placeholder:"FILE" type:"path"`
 
-	Dev        devCommand        `cmd:"" set:"log_level=warn" help:"Serve from a folder prepared for trying out, and print example commands."`
-	Serve      serveCommand      `cmd:"" help:"Serve the repositories of organizations."`
-	Org        orgCommand        `cmd:"" help:"Register organizations."`
-	Token      tokenCommand      `cmd:"" help:"Sign a token with an organization's private key."`
-	Credential credentialCommand `cmd:"" help:"Give git a token for each operation, as its credential helper."`
-	GC         gcCommand         `cmd:"" name:"gc" help:"Maintain every repository now, through the running server or in a stopped server's folder."`
-	Backup     backupCommand     `cmd:"" help:"Make, list, check and remove backups."`
-	Restore    restoreCommand    `cmd:"" help:"Restore a backup into a new data folder."`
-	Migrate    migrateCommand    `cmd:"" help:"Move the repositories of a stopped server's folder to a database and a bucket that several servers share, or back."`
-	Fsck       fsckCommand       `cmd:"" help:"Check every repository and object, through the running server or in a stopped server's folder."`
-	Webhooks   webhooksCommand   `cmd:"" help:"Inspect and retry undelivered events."`
-	Cluster    clusterCommand    `cmd:"" help:"List the servers that share a database, and the duties of each."`
-	Version    versionCommand    `cmd:"" help:"Print the version."`
+	Dev        devCommand         `cmd:"" set:"log_level=warn" help:"Serve from a folder prepared for trying out, and print example commands."`
+	Serve      serveCommand       `cmd:"" help:"Serve the repositories of organizations."`
+	Org        orgCommand         `cmd:"" help:"Register organizations."`
+	Token      tokenCommand       `cmd:"" help:"Sign a token with an organization's private key."`
+	Credential credentialCommand  `cmd:"" help:"Give git a token for each operation, as its credential helper."`
+	Repos      reposCommand       `cmd:"" help:"List, show, rename and delete repositories, through the running server."`
+	Import     importCommand      `cmd:"" help:"Bring repositories from folders and other hosts to the running server."`
+	Export     exportCommand      `cmd:"" help:"Write a repository of the running server as a bare one that git reads."`
+	GC         gcCommand          `cmd:"" name:"gc" help:"Maintain every repository now, through the running server or in a stopped server's folder."`
+	Backup     backupCommand      `cmd:"" help:"Make, list, check and remove backups."`
+	Restore    restoreCommand     `cmd:"" help:"Restore a backup into a new data folder."`
+	Migrate    migrateCommand     `cmd:"" help:"Move the repositories of a stopped server's folder to a database and a bucket that several servers share, or back."`
+	Fsck       fsckCommand        `cmd:"" help:"Check every repository and object, through the running server or in a stopped server's folder."`
+	Webhooks   webhooksCommand    `cmd:"" help:"Inspect and retry undelivered events."`
+	Cluster    clusterCommand     `cmd:"" help:"List the servers that share a database, and the duties of each."`
+	Health     healthcheckCommand `cmd:"" name:"healthcheck" help:"Exit with 0 if the server of this machine or container is ready."`
+	Completion completionCommand  `cmd:"" help:"Print a script that completes commands and flags in a shell."`
+	Man        manCommand         `cmd:"" help:"Write the manual, a page for each command."`
+	Version    versionCommand     `cmd:"" help:"Print the version."`
 }
 
 // streams are the outputs of a subcommand.

@@ -50,10 +50,7 @@ func Find(ctx context.Context, dir string, visit func(path, name string) error) 
 			return err
 		}
 		name = filepath.ToSlash(name)
-		switch {
-		case name == ".":
-			name = filepath.Base(root)
-		case name == ".git":
+		if name == "." || name == ".git" {
 			name = filepath.Base(root)
 		}
 		name = strings.TrimSuffix(strings.TrimSuffix(name, "/.git"), ".git")

@@ -134,10 +134,10 @@ func (x *indexer) read(ctx context.Context, from io.Reader) error {
 func (x *indexer) add(row indexed, e pack.Entry) error {
 	number := uint32(len(x.entries))
 	x.entries = append(x.entries, row)
-	switch e.Kind {
-	case pack.KindRefDelta:
+	if e.Kind == pack.KindRefDelta {
 		x.byID[e.BaseID] = append(x.byID[e.BaseID], number)
-	case pack.KindOFSDelta:
+	}
+	if e.Kind == pack.KindOFSDelta {
 		base := sort.Search(len(x.entries), func(i int) bool { return x.entries[i].offset >= e.BaseOffset })
 		if x.entries[base].offset != e.BaseOffset {
 			return fmt.Errorf("%w: the delta at %d has no base", pack.ErrCorrupt, e.Offset)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"packhorse/odb/lru"
@@ -119,13 +120,13 @@ func (r *Repository) readPacked(at place) (whole, error) {
 		}
 		at = next
 	}
-	for i := len(steps) - 1; i >= 0; i-- {
-		data, err := delta.Apply(nil, base.data, steps[i].delta, pack.ObjectSizeMax)
+	for _, step := range slices.Backward(steps) {
+		data, err := delta.Apply(nil, base.data, step.delta, pack.ObjectSizeMax)
 		if err != nil {
-			return whole{}, fmt.Errorf("%s.pack: %w", steps[i].pack.path, err)
+			return whole{}, fmt.Errorf("%s.pack: %w", step.pack.path, err)
 		}
 		base.data = data
-		r.cache.Put(steps[i].place, base, int64(cap(data)))
+		r.cache.Put(step.place, base, int64(cap(data)))
 	}
 	return base, nil
 }

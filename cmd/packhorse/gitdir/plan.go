@@ -168,14 +168,14 @@ func (p *Plan) copyPack(ctx context.Context, w *pack.Writer, from *packIndex) er
 		}
 		offset := w.Offset()
 		copied := true
-		switch h.Kind {
-		case pack.KindOFSDelta:
+		if h.Kind == pack.KindOFSDelta {
 			begin, _ := from.bounds(rank)
 			base, ok := from.rank(begin - h.BaseDistance)
 			if copied = ok && written[base] > 0; copied {
 				h.BaseDistance = offset - written[base]
 			}
-		case pack.KindRefDelta:
+		}
+		if h.Kind == pack.KindRefDelta {
 			base, ok := from.find(h.BaseID)
 			copied = ok && from.state[base] == isSent
 		}

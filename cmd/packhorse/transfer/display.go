@@ -187,9 +187,10 @@ func (s Summary) Text(count int, took time.Duration, dryRun bool) string {
 		rate := float64(s.Bytes) / max(took.Seconds(), 0.001)
 		text += fmt.Sprintf("; %s in %s, %s a second", SizeText(s.Bytes), took.Round(time.Millisecond), SizeText(int64(rate)))
 	}
-	text += "\n"
+	var all strings.Builder
+	all.WriteString(text + "\n")
 	for _, failed := range s.Failed {
-		text += fmt.Sprintf("failed: %s from %s: %v\n", failed.Job.Name, failed.Job.From, failed.Err)
+		fmt.Fprintf(&all, "failed: %s from %s: %v\n", failed.Job.Name, failed.Job.From, failed.Err)
 	}
-	return text
+	return all.String()
 }

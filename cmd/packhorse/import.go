@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"packhorse/cmd/packhorse/transfer"
+)
+
+// importCommand brings repositories from elsewhere to a running server.
+type importCommand struct {
+	apiFlags
+
+	Jobs   int    `help:"Repositories at a time." default:"4"`
+	Prefix string `help:"First part of all names on the server." placeholder:"NAME"`
+	DryRun bool   `help:"Tell what would be done, and do nothing." name:"dry-run"`
+	Force  bool   `help:"Also move refs of the server that are no ancestors of the new values."`
+
+	GitHubAPI       string `help:"Base URL of GitHub's API." placeholder:"URL" default:"https://api.github.com" name:"github-api"`
+	GitHubTokenFile string `help:"File of a token for GitHub." placeholder:"FILE" type:"path" name:"github-token-file"`
+
+	Source []string `arg:"" help:"A folder with bare repositories, the URL of a repository, @FILE with a URL and perhaps a name on each line, or github:ACCOUNT."`
+}
+
+// importRetries is how often a repository is begun again when something is not available.
+const importRetries = 3
+
+// Run brings all repositories. A failure of one does not end the others.
+func (c importCommand) Run(ctx context.Context, to streams) error {
+	if c.Jobs < 1 {
+		return &usageError{"--jobs must be 1 or more"}
+	}
+	var refused []string
+	if !c.Force {
+		refused = []string{"no-force-push"}
+	}
+	server, err := c.server(refused...)
+	if err != nil {
+		return err
+	}
+	finder, err := c.finder()
+	if err != nil {
+		return err
+	}
+	jobs, err := finder.Sources(ctx, c.Source)
+	if _, ok := errors.AsType[*transfer.ArgumentError](err); ok {
+		return &usageError{err.Error()}
+	}
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	display := transfer.NewDisplay(to.out, terminalWidth(to.out), c.DryRun)
+	importer := &transfer.Importer{
+		Server: server, Jobs: c.Jobs, DryRun: c.DryRun, Retries: importRetries, Begun: display.Begun, Ended: display.Ended,
+	}
+	importer.Run(ctx, jobs)
+	summary := display.Close()
+	if err := to.printf("%s", summary.Text(len(jobs), time.Since(begun), c.DryRun)); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("not finished; the same command goes on: %w", err)
+	}
+	if count := len(summary.Failed); count > 0 {
+		return fmt.Errorf("%d of %d repositories failed", count, len(jobs))
+	}
+	return nil
+}
+
+// finder returns what finds the sources.
+func (c importCommand) finder() (transfer.Finder, error) {
+	api, err := url.Parse(c.GitHubAPI)
+	if err != nil || api.Scheme != "https" && api.Scheme != "http" || api.Host == "" {
+		return transfer.Finder{}, &usageError{"--github-api is not an http or https URL with a host"}
+	}
+	finder := transfer.Finder{
+		Client: newClient(), Agent: "packhorse/" + version, Prefix: strings.Trim(c.Prefix, "/"), GitHubAPI: api,
+	}
+	if c.GitHubTokenFile != "" {
+		token, err := os.ReadFile(c.GitHubTokenFile)
+		if err != nil {
+			return transfer.Finder{}, err
+		}
+		finder.GitHubToken = strings.TrimSpace(string(token))
+	}
+	return finder, nil
+}

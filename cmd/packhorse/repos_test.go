@@ -1,0 +1,76 @@
+package main_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/fuzz/oracle"
+)
+
+// TestExport exports what was imported.
+func TestExport(t *testing.T) {
+	t.Parallel()
+	server := start(t, packhorsetest.Options{})
+	repo := oracle.NewAt(t, filepath.Join(t.TempDir(), "site.git"))
+	repo.Seed(oracle.History{Seed: 9, Commits: 60, Merges: true, Tags: true, Binary: true})
+	repo.Git("tag", "-a", "-m", "a tag", "annotated", "main")
+	repo.Git("notes", "add", "-m", "a note", "main")
+	if got := imported(t, server, repo.Dir); got.status != 0 {
+		t.Fatalf("%+v", got)
+	}
+	export := func(name, dir string) result {
+		return packhorse(t, nil, append(append([]string{"export"}, apiArgs(server, server.URL)...), name, dir)...)
+	}
+	dir := filepath.Join(t.TempDir(), "out.git")
+	if got := export("site", dir); got.status != 0 || !strings.HasPrefix(got.out, "exported site to ") {
+		t.Fatalf("%+v", got)
+	}
+	out := oracle.Open(t, dir)
+	out.Git("fsck", "--strict", "--full")
+	if got, want := contentOf(out), contentOf(repo); got != want {
+		t.Errorf("exported\n%s\nwant\n%s", got, want)
+	}
+	if got := export("site", dir); got.status != 1 || !strings.Contains(got.errOut, "file already exists") {
+		t.Errorf("over a folder that exists: %+v", got)
+	}
+	if got := export("absent", dir+"2"); got.status != 1 || !strings.Contains(got.errOut, "not found") {
+		t.Errorf("a repository that does not exist: %+v", got)
+	}
+}
+
+func TestRepos(t *testing.T) {
+	t.Parallel()
+	server := start(t, packhorsetest.Options{})
+	for _, name := range []string{"web/site", "other"} {
+		create(t, server, name)
+	}
+	repos := func(call string, args ...string) result {
+		return packhorse(t, nil, append(append([]string{"repos", call}, apiArgs(server, server.URL)...), args...)...)
+	}
+	if got := repos("list", "SITE"); got.status != 0 || strings.Count(got.out, "\n") != 1 || !strings.Contains(got.out, `"repo_name":"web/site"`) {
+		t.Errorf("list: %+v", got)
+	}
+	if got := repos("rename", "web/site", "web/home"); got.status != 0 || got.out != "renamed web/site to web/home\n" {
+		t.Errorf("rename: %+v", got)
+	}
+	if got := repos("rename", "web/home", "other"); got.status != 1 || !strings.Contains(got.errOut, "409") {
+		t.Errorf("rename to a name that is taken: %+v", got)
+	}
+	var shown struct {
+		ID   string `json:"repo_id"`
+		Name string `json:"repo_name"`
+		Refs *int
+	}
+	if got := repos("show", "web/home"); json.Unmarshal([]byte(got.out), &shown) != nil || shown.Name != "web/home" || shown.Refs == nil {
+		t.Errorf("show: %+v", got)
+	}
+	if got := repos("delete", "web/home"); got.status != 0 || got.out != "deleted web/home, which was "+shown.ID+"\n" {
+		t.Errorf("delete: %+v", got)
+	}
+	if got := repos("show", "web/home"); got.status != 1 || !strings.Contains(got.errOut, "404") {
+		t.Errorf("show what was deleted: %+v", got)
+	}
+}

@@ -18,7 +18,7 @@ TAGS    := -tags invariants
 LINT    := $(firstword $(wildcard .cache/bin/golangci-lint) $(shell command -v golangci-lint 2>/dev/null))
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test race test-git test-shared test-shared-short test-clients fuzz bench bench-smoke bench-peers bench-distributed fmt fmt-check lint tidy ci
+.PHONY: help run build test race test-git test-shared test-shared-short test-clients fuzz bench bench-smoke bench-peers bench-distributed dist fmt fmt-check lint tidy ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,9 @@ bench-peers: build ## packhorse beside git http-backend, same jobs in one run; s
 bench-distributed: build ## servers over a database and a bucket, with latency, beside one with a data folder (JOBS=regexp); see bench/README.md
 	@if $(HAS_SHARED); then $(GO) test -run '^$$' -bench 'Jobs/$(JOBS)' -benchtime 1x -timeout 60m ./bench/distributed -args -packhorse $(CURDIR)/bin/packhorse; \
 	else echo "bench-distributed: skipped, PostgreSQL or versitygw is missing"; fi
+
+dist: ## what a release consists of, in dist: tarballs, packages, bills of materials, checksums; the same bytes each time
+	$(GO) run ./cmd/dist -version $(VERSION) -time $${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} -out dist
 
 fmt: ## format the code
 	$(LINT) fmt

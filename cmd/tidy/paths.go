@@ -14,11 +14,11 @@ import (
 var machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.~/*%$}-])/(?:root|home|Users|work)/[A-Za-z0-9_.-]`)
 
 // topLevel lists the folders allowed at the top. Files there are documents, dotfiles, go.mod,
-// go.sum and the Makefile.
-var topLevel = []string{"api", "bench", "cmd", "docs", "engine", "fuzz", "odb", "pack", "refs"}
+// go.sum, the Makefile, and what builds and composes images.
+var topLevel = []string{"api", "bench", "cmd", "deploy", "docs", "engine", "fuzz", "odb", "pack", "refs"}
 
 // untold lists folders whose files are not committed.
-var untold = []string{".git", ".cache", ".data", "bin", "data", "node_modules", "bench/results/tmp"}
+var untold = []string{".git", ".cache", ".data", "bin", "data", "dist", "node_modules", "bench/results/tmp"}
 
 // isUntold reports whether the files of a folder are not committed.
 func isUntold(folder string) bool {

@@ -288,6 +288,46 @@ func TestImportHosts(t *testing.T) {
 	}
 }
 
+// TestImportManyRefs brings more refs than one push may change, from a folder and from a host: the
+// second push needs no objects, and the third builds on those of the first.
+func TestImportManyRefs(t *testing.T) {
+	t.Parallel()
+	from, to := start(t, packhorsetest.Options{}), start(t, packhorsetest.Options{})
+	repo := oracle.NewAt(t, filepath.Join(t.TempDir(), "many.git"))
+	tip := repo.Seed(oracle.History{Seed: 8, Commits: 20})
+	late := repo.Git("commit-tree", "-p", tip, "-m", "late", "main~1^{tree}")
+	var packed strings.Builder // as git keeps them, because making so many files takes long
+	for i := range 10_000 {
+		fmt.Fprintf(&packed, "%s refs/heads/b%05d\n", tip, i)
+	}
+	fmt.Fprintf(&packed, "%s refs/heads/late\n", late)
+	if err := os.WriteFile(filepath.Join(repo.Dir, "packed-refs"), []byte(packed.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	remote := func(server *packhorsetest.Server) string {
+		token, err := server.Token(t.Context(), "many", "--scope", "git:read")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Replace(server.URL, "://", "://t:"+token+"@", 1) + "/many.git"
+	}
+	want := repo.Git("ls-remote", repo.Dir)
+	for _, step := range []struct {
+		server *packhorsetest.Server
+		source string
+	}{{from, repo.Dir}, {to, remote(from)}} {
+		if got := imported(t, step.server, step.source); got.status != 0 || !strings.Contains(got.out, "imported many, 10002 refs") {
+			t.Fatalf("%+v", got)
+		}
+		if got := repo.Git("ls-remote", remote(step.server)); got != want {
+			t.Errorf("from %s: %d bytes of refs, want %d", step.source, len(got), len(want))
+		}
+		clone := oracle.NewAt(t, filepath.Join(t.TempDir(), "clone.git"))
+		clone.Git("fetch", "-q", remote(step.server), "refs/heads/late")
+		clone.Git("fsck", "--strict")
+	}
+}
+
 // fakeGitHub is an API of GitHub with one repository on the second page of a user's.
 func fakeGitHub(t *testing.T, token, clone string) string {
 	t.Helper()

@@ -73,7 +73,7 @@ func origins(t *testing.T) (dir string, repos map[string]*oracle.Repository) {
 	dir, repos = t.TempDir(), make(map[string]*oracle.Repository)
 	for i, name := range []string{"plain", "web/site", "web/tools", "old"} {
 		repo := oracle.NewAt(t, filepath.Join(dir, name+".git"))
-		repo.Seed(oracle.History{Seed: uint64(i + 1), Commits: 8 + 40*(i%2), Merges: true, Tags: true})
+		repo.Seed(oracle.History{Seed: uint64(i + 1), Commits: 6 + 24*(i%2), Merges: true, Tags: true})
 		repos[name] = repo
 	}
 	repos["plain"].Git("tag", "-a", "-m", "a tag", "annotated", "main")
@@ -252,37 +252,38 @@ func TestImportMovesOn(t *testing.T) {
 	}
 }
 
-// TestImportHosts brings repositories of another host, by their URLs and by what GitHub lists.
+// TestImportHosts brings repositories of a host, by their URLs and by what GitHub lists. The host
+// is the server itself, where they get other names.
 func TestImportHosts(t *testing.T) {
 	t.Parallel()
-	from, to := start(t, packhorsetest.Options{}), start(t, packhorsetest.Options{})
+	server := start(t, packhorsetest.Options{})
 	dir, repos := origins(t)
-	if got := imported(t, from, dir); got.status != 0 {
+	if got := imported(t, server, dir); got.status != 0 {
 		t.Fatalf("%+v", got)
 	}
 	remote := func(name string) string {
-		token, err := from.Token(t.Context(), name, "--scope", "git:read")
+		token, err := server.Token(t.Context(), name, "--scope", "git:read")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Replace(from.URL, "://", "://t:"+token+"@", 1) + "/" + name + ".git"
+		return strings.Replace(server.URL, "://", "://t:"+token+"@", 1) + "/" + name + ".git"
 	}
-	token, err := from.Token(t.Context(), "plain", "--scope", "git:read")
+	token, err := server.Token(t.Context(), "plain", "--scope", "git:read")
 	if err != nil {
 		t.Fatal(err)
 	}
-	github := fakeGitHub(t, token, from.URL+"/plain.git")
-	list := write(t, "list", "# of the old host\n\n"+remote("web/site")+"\n"+remote("old")+" renamed\n"+from.URL+"/absent.git\n")
-	got := imported(t, to, "--github-api", github, "--github-token-file", write(t, "token", token+"\n"), "@"+list, "github:acme")
+	github := fakeGitHub(t, token, server.URL+"/plain.git")
+	list := write(t, "list", "# of the old host\n\n"+remote("web/site")+"\n"+remote("old")+" renamed\n"+server.URL+"/absent.git\n")
+	got := imported(t, server, "--prefix", "copy", "--github-api", github, "--github-token-file", write(t, "token", token+"\n"), "@"+list, "github:acme")
 	if got.status != 1 || !strings.Contains(got.out, "4 repositories: 3 imported, 0 updated, 0 equal, 1 failed") ||
-		!strings.Contains(got.out, "failed: absent from "+from.URL+"/absent.git") {
+		!strings.Contains(got.out, "failed: copy/absent from "+server.URL+"/absent.git") {
 		t.Errorf("%+v", got)
 	}
 	if strings.Contains(got.out+got.errOut, token) {
 		t.Error("a token is told")
 	}
 	for name, origin := range map[string]string{"web/site": "web/site", "renamed": "old", "acme/plain": "plain"} {
-		if got, want := held(t, to, name), contentOf(repos[origin]); got != want {
+		if got, want := held(t, server, "copy/"+name), contentOf(repos[origin]); got != want {
 			t.Errorf("%s holds\n%s\nwant\n%s", name, got, want)
 		}
 	}
@@ -292,7 +293,7 @@ func TestImportHosts(t *testing.T) {
 // second push needs no objects, and the third builds on those of the first.
 func TestImportManyRefs(t *testing.T) {
 	t.Parallel()
-	from, to := start(t, packhorsetest.Options{}), start(t, packhorsetest.Options{})
+	server := start(t, packhorsetest.Options{})
 	repo := oracle.NewAt(t, filepath.Join(t.TempDir(), "many.git"))
 	tip := repo.Seed(oracle.History{Seed: 8, Commits: 20})
 	late := repo.Git("commit-tree", "-p", tip, "-m", "late", "main~1^{tree}")
@@ -304,26 +305,27 @@ func TestImportManyRefs(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(repo.Dir, "packed-refs"), []byte(packed.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	remote := func(server *packhorsetest.Server) string {
-		token, err := server.Token(t.Context(), "many", "--scope", "git:read")
+	remote := func(name string) string {
+		token, err := server.Token(t.Context(), name, "--scope", "git:read")
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Replace(server.URL, "://", "://t:"+token+"@", 1) + "/many.git"
+		return strings.Replace(server.URL, "://", "://t:"+token+"@", 1) + "/" + name + ".git"
 	}
 	want := repo.Git("ls-remote", repo.Dir)
-	for _, step := range []struct {
-		server *packhorsetest.Server
-		source string
-	}{{from, repo.Dir}, {to, remote(from)}} {
-		if got := imported(t, step.server, step.source); got.status != 0 || !strings.Contains(got.out, "imported many, 10002 refs") {
+	for _, step := range []struct{ prefix, source, name string }{
+		{"one", repo.Dir, "one/many"}, {"two", remote("one/many"), "two/one/many"},
+	} {
+		got := imported(t, server, "--prefix", step.prefix, step.source)
+		if got.status != 0 || !strings.Contains(got.out, "imported "+step.name+", 10002 refs") {
 			t.Fatalf("%+v", got)
 		}
-		if got := repo.Git("ls-remote", remote(step.server)); got != want {
+		far := remote(step.name)
+		if got := repo.Git("ls-remote", far); got != want {
 			t.Errorf("from %s: %d bytes of refs, want %d", step.source, len(got), len(want))
 		}
 		clone := oracle.NewAt(t, filepath.Join(t.TempDir(), "clone.git"))
-		clone.Git("fetch", "-q", remote(step.server), "refs/heads/late")
+		clone.Git("fetch", "-q", far, "refs/heads/late")
 		clone.Git("fsck", "--strict")
 	}
 }

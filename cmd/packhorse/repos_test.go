@@ -10,10 +10,9 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestExport exports what was imported.
-func TestExport(t *testing.T) {
-	t.Parallel()
-	server := start(t, packhorsetest.Options{})
+// testExport exports what was imported.
+func testExport(t *testing.T, server *packhorsetest.Server) {
+	t.Helper()
 	repo := oracle.NewAt(t, filepath.Join(t.TempDir(), "site.git"))
 	repo.Seed(oracle.History{Seed: 9, Commits: 60, Merges: true, Tags: true, Binary: true})
 	repo.Git("tag", "-a", "-m", "a tag", "annotated", "main")
@@ -41,16 +40,18 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// TestRepos also exports: a server of its own costs more than that.
 func TestRepos(t *testing.T) {
 	t.Parallel()
 	server := start(t, packhorsetest.Options{})
 	for _, name := range []string{"web/site", "other"} {
 		create(t, server, name)
 	}
+	testExport(t, server)
 	repos := func(call string, args ...string) result {
 		return packhorse(t, nil, append(append([]string{"repos", call}, apiArgs(server, server.URL)...), args...)...)
 	}
-	if got := repos("list", "SITE"); got.status != 0 || strings.Count(got.out, "\n") != 1 || !strings.Contains(got.out, `"repo_name":"web/site"`) {
+	if got := repos("list", "B/SITE"); got.status != 0 || strings.Count(got.out, "\n") != 1 || !strings.Contains(got.out, `"repo_name":"web/site"`) {
 		t.Errorf("list: %+v", got)
 	}
 	if got := repos("rename", "web/site", "web/home"); got.status != 0 || got.out != "renamed web/site to web/home\n" {

@@ -13,10 +13,11 @@ import (
 
 // reposCommand works on repositories of a running server.
 type reposCommand struct {
-	List   reposListCommand   `cmd:"" help:"List the repositories of the organization, in order of creation."`
-	Show   reposShowCommand   `cmd:"" help:"Describe a repository, and what it stores."`
-	Rename reposRenameCommand `cmd:"" help:"Give a repository another name."`
-	Delete reposDeleteCommand `cmd:"" help:"Delete a repository."`
+	List     reposListCommand     `cmd:"" help:"List the repositories of the organization, in order of creation."`
+	Show     reposShowCommand     `cmd:"" help:"Describe a repository, and what it stores."`
+	Rename   reposRenameCommand   `cmd:"" help:"Give a repository another name."`
+	Delete   reposDeleteCommand   `cmd:"" help:"Delete a repository."`
+	Undelete reposUndeleteCommand `cmd:"" help:"Bring a deleted repository back."`
 }
 
 // formatFlags choose between a table and JSON.
@@ -34,6 +35,8 @@ type reposListCommand struct {
 	apiFlags
 	formatFlags
 
+	Deleted bool `help:"Only those that were deleted and can be brought back, in order of their deletion."`
+
 	Match string `arg:"" optional:"" help:"Only repositories whose names contain it; case is ignored."`
 }
 
@@ -47,14 +50,23 @@ func (c reposListCommand) Run(ctx context.Context, to streams) error {
 		return err
 	}
 	if !c.table(to) {
-		return server.List(ctx, c.Match, func(r apiclient.Repository) error { return to.printJSON(r) })
+		return server.List(ctx, c.Match, c.Deleted, func(r apiclient.Repository) error { return to.printJSON(r) })
 	}
 	table, rows := tabwriter.NewWriter(to.out, 0, 0, 2, ' ', 0), 0
-	if _, err := fmt.Fprintln(table, "NAME\tDEFAULT BRANCH\tCREATED\tID"); err != nil {
+	last := ""
+	if c.Deleted {
+		last = "\tDELETED\tGONE AT"
+	}
+	if _, err := fmt.Fprintln(table, "NAME\tDEFAULT BRANCH\tCREATED\tID"+last); err != nil {
 		return err
 	}
-	err = server.List(ctx, c.Match, func(r apiclient.Repository) error {
-		if _, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Name, r.DefaultBranch, r.CreatedAt.Format(time.DateTime), r.ID); err != nil {
+	err = server.List(ctx, c.Match, c.Deleted, func(r apiclient.Repository) error {
+		last := ""
+		if c.Deleted {
+			last = "\t" + r.DeletedAt.Format(time.DateTime) + "\t" + r.PurgeAt.Format(time.DateTime)
+		}
+		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s%s\n", r.Name, r.DefaultBranch, r.CreatedAt.Format(time.DateTime), r.ID, last)
+		if err != nil {
 			return err
 		}
 		if rows++; rows%tableRows == 0 {
@@ -149,9 +161,34 @@ func (c reposDeleteCommand) Run(ctx context.Context, to streams) error {
 	if err != nil {
 		return err
 	}
-	id, err := server.Delete(ctx, c.Repo)
+	deleted, err := server.Delete(ctx, c.Repo)
 	if err != nil {
 		return err
 	}
-	return to.printf("deleted %s, which was %s\n", c.Repo, id)
+	until := ""
+	if !deleted.PurgeAt.IsZero() {
+		until = "; undelete brings it back until " + deleted.PurgeAt.Format(time.DateTime)
+	}
+	return to.printf("deleted %s, which was %s%s\n", c.Repo, deleted.ID, until)
+}
+
+type reposUndeleteCommand struct {
+	apiFlags
+
+	ID   string `help:"Which one, of several that had the name." placeholder:"ID" name:"id"`
+	Name string `help:"New name, if the former one was taken again." placeholder:"NAME" name:"as"`
+	Repo string `arg:"" help:"Name that the repository had."`
+}
+
+// Run brings the repository back.
+func (c reposUndeleteCommand) Run(ctx context.Context, to streams) error {
+	server, err := c.server()
+	if err != nil {
+		return err
+	}
+	back, err := server.Undelete(ctx, c.Repo, c.ID, c.Name)
+	if err != nil {
+		return err
+	}
+	return to.printf("%s is back, as %s\n", back.ID, back.Name)
 }

@@ -68,10 +68,19 @@ func TestRepos(t *testing.T) {
 	if got := repos("show", "web/home"); json.Unmarshal([]byte(got.out), &shown) != nil || shown.Name != "web/home" || shown.Refs == nil {
 		t.Errorf("show: %+v", got)
 	}
-	if got := repos("delete", "web/home"); got.status != 0 || got.out != "deleted web/home, which was "+shown.ID+"\n" {
+	if got := repos("delete", "web/home"); got.status != 0 || !strings.HasPrefix(got.out, "deleted web/home, which was "+shown.ID+"; undelete brings it back until ") {
 		t.Errorf("delete: %+v", got)
 	}
 	if got := repos("show", "web/home"); got.status != 1 || !strings.Contains(got.errOut, "404") {
 		t.Errorf("show what was deleted: %+v", got)
+	}
+	if got := repos("list", "--deleted"); got.status != 0 || strings.Count(got.out, "\n") != 1 || !strings.Contains(got.out, shown.ID) {
+		t.Errorf("list --deleted: %+v", got)
+	}
+	if got := repos("undelete", "web/home", "--id", shown.ID, "--as", "again"); got.out != shown.ID+" is back, as again\n" {
+		t.Errorf("undelete: %+v", got)
+	}
+	if got := repos("show", "again"); got.status != 0 || !strings.Contains(got.out, shown.ID) {
+		t.Errorf("show what is back: %+v", got)
 	}
 }

@@ -58,6 +58,11 @@ type Repository struct {
 	CreatedAt     time.Time `json:"created_at"`
 	Base          *Base     `json:"base_repo,omitempty"`
 	Sync          *Sync     `json:"sync,omitempty"`
+
+	// Of a repository that was deleted and can be brought back.
+	DeletedAt time.Time `json:"deleted_at,omitzero"`
+	DeletedBy string    `json:"deleted_by,omitempty"`
+	PurgeAt   time.Time `json:"purge_at,omitzero"` // when it goes for good
 }
 
 // Base is the upstream of a repository.
@@ -85,13 +90,16 @@ type Usage struct {
 }
 
 // List calls visit with the repositories of the organization in order of creation, or with those
-// whose names contain q.
-func (s *Server) List(ctx context.Context, q string, visit func(Repository) error) error {
+// that were deleted and can be brought back, in order of their deletion. q is a part of the names.
+func (s *Server) List(ctx context.Context, q string, deleted bool, visit func(Repository) error) error {
 	cursor := ""
 	for {
 		query := url.Values{"limit": {"100"}}
 		if q != "" {
 			query.Set("q", q)
+		}
+		if deleted {
+			query.Set("deleted", "true")
 		}
 		if cursor != "" {
 			query.Set("cursor", cursor)
@@ -147,11 +155,24 @@ func (s *Server) SetDefaultBranch(ctx context.Context, name, branch string) erro
 	return s.call(ctx, http.MethodPatch, path(name), name, []string{scopeRepo}, map[string]string{"default_branch": branch}, nil)
 }
 
-// Delete deletes a repository, and returns its ID.
-func (s *Server) Delete(ctx context.Context, name string) (string, error) {
+// Delete deletes a repository. It returns its ID, and until when it can be brought back.
+func (s *Server) Delete(ctx context.Context, name string) (Repository, error) {
 	var deleted Repository
-	err := s.call(ctx, http.MethodDelete, path(name), name, []string{scopeRepo}, nil, &deleted)
-	return deleted.ID, err
+	return deleted, s.call(ctx, http.MethodDelete, path(name), name, []string{scopeRepo}, nil, &deleted)
+}
+
+// Undelete brings a deleted repository back: the last one of a name unless id says which, under
+// that name unless newName is another.
+func (s *Server) Undelete(ctx context.Context, name, id, newName string) (Repository, error) {
+	body := map[string]string{}
+	if id != "" {
+		body["repo_id"] = id
+	}
+	if newName != "" {
+		body["name"] = newName
+	}
+	var back Repository
+	return back, s.call(ctx, http.MethodPost, path(name)+"/undelete", name, []string{scopeRepo}, body, &back)
 }
 
 // Remote returns a repository as a remote of git. What was pushed through suffix, "+import", sends

@@ -1,0 +1,703 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/engine"
+	"packhorse/engine/commit"
+	"packhorse/engine/enginetest"
+	"packhorse/fuzz/oracle"
+	"packhorse/odb/odbtest"
+	"packhorse/pack/object"
+	"packhorse/refs"
+)
+
+// keptHistory is how long the repositories of [TestHistoryModel] can be read as they were, and
+// keptObjects how long what nobody needs stays.
+const (
+	keptHistory = 10 * time.Hour
+	keptObjects = 2 * time.Hour
+)
+
+// TestHistoryModel makes random writes of all kinds and reads at random moments, beside a model
+// that keeps the refs of every state and the files of every commit. Meanwhile the clock goes on,
+// maintenance removes what is older than the window, stores are opened again, and the power fails.
+// A state of the window is the model's, whatever has happened since; one before it is refused.
+// PACKHORSE_MODEL_COUNT is the number of steps.
+func TestHistoryModel(t *testing.T) {
+	t.Parallel()
+	odbtest.NeedsEmbedded(t, "the power of its disk fails")
+	count := 150
+	if testing.Short() {
+		count = 50
+	}
+	if text := os.Getenv("PACKHORSE_MODEL_COUNT"); text != "" {
+		n, err := strconv.Atoi(text)
+		must(t, err)
+		count = n
+	}
+	pool := pooledCommits(t)
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			m := newHistoryModel(t, seed, pool)
+			for range count / 2 {
+				m.step()
+				if t.Failed() {
+					return
+				}
+			}
+			m.finish()
+			t.Logf("%v", m.did)
+		})
+	}
+}
+
+// files are the files of a tree by path.
+type files map[string]engine.File
+
+// pooled is a commit that git has made, with all that it needs.
+type pooled struct {
+	tip     object.ID
+	pack    []byte
+	parents map[object.ID][]object.ID // of it and its ancestors
+	files   map[object.ID]files
+}
+
+// pooledCommits makes commits to push, of two histories.
+func pooledCommits(t *testing.T) (pool []pooled) {
+	t.Helper()
+	for seed := range uint64(2) {
+		git := oracle.New(t)
+		git.Seed(oracle.History{Seed: seed + 1, Commits: 5})
+		known := pooled{parents: map[object.ID][]object.ID{}, files: map[object.ID]files{}}
+		for line := range strings.Lines(git.Git("rev-list", "--reverse", "--parents", "main") + "\n") {
+			var ids []object.ID
+			for id := range strings.FieldsSeq(line) {
+				ids = append(ids, mustID(t, id))
+			}
+			known.tip = ids[0]
+			known.parents, known.files = maps.Clone(known.parents), maps.Clone(known.files)
+			known.parents[known.tip], known.files[known.tip] = ids[1:], files{}
+			for entry := range strings.SplitSeq(strings.TrimSuffix(git.Git("ls-tree", "-rz", known.tip.String()), "\x00"), "\x00") {
+				about, path, _ := strings.Cut(entry, "\t")
+				fields := strings.Fields(about)
+				mode, err := strconv.ParseUint(fields[0], 8, 32)
+				must(t, err)
+				known.files[known.tip][path] = engine.File{Path: path, Mode: object.Mode(mode), ID: mustID(t, fields[2])}
+			}
+			known.pack = git.Input([]byte(known.tip.String()+"\n"), "pack-objects", "--revs", "--stdout", "-q")
+			pool = append(pool, known)
+		}
+	}
+	return pool
+}
+
+// historyModel is what is known of a host's repositories.
+type historyModel struct {
+	t      *testing.T
+	random *rand.Rand
+	pool   []pooled
+	did    map[string]int
+
+	now  atomic.Int64
+	fs   *vfs.MemFS
+	host *engine.Host
+	shut func()
+
+	repos   []*modelRepo
+	files   map[object.ID]files // by commit
+	parents map[object.ID][]object.ID
+	texts   map[object.ID]string // of blobs, as far as they are known
+	serial  int
+}
+
+// modelRepo is a repository with all of its states.
+type modelRepo struct {
+	*engine.Repository
+	name   string
+	states []modelState // by position in the journal; the first is none
+	floor  int          // the first that maintenance has promised to keep
+	since  time.Time    // and since when
+	shared bool         // a fork reads its objects, or it those of another
+	has    map[object.ID]bool
+}
+
+type modelState struct {
+	refs map[string]object.ID // by stored name
+	at   time.Time
+}
+
+func newHistoryModel(t *testing.T, seed uint64, pool []pooled) *historyModel {
+	t.Helper()
+	m := &historyModel{
+		t: t, random: rand.New(rand.NewPCG(seed, 41)), pool: pool, did: map[string]int{}, fs: vfs.NewCrashableMem(),
+		files: map[object.ID]files{}, parents: map[object.ID][]object.ID{}, texts: map[object.ID]string{},
+	}
+	m.now.Store(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
+	m.open()
+	t.Cleanup(func() { m.shut() })
+	for _, name := range []string{"alone", "base"} {
+		enginetest.Create(t, m.host, name)
+		m.add(name, map[string]object.ID{})
+	}
+	return m
+}
+
+func (m *historyModel) time() time.Time { return time.UnixMilli(m.now.Load()).UTC() }
+
+func (m *historyModel) open() {
+	config := engine.Config{Now: m.time, Refs: refs.Options{Now: m.time}}
+	config.Maintenance.KeepHistory, config.Maintenance.Grace = keptHistory, keptObjects
+	if m.random.IntN(2) == 0 {
+		config.Objects.Limits.HotCount = 10 // pushes are segments
+	}
+	m.host, m.shut = enginetest.OpenOn(m.t, m.fs, config)
+	for _, r := range m.repos {
+		m.reopen(r)
+	}
+}
+
+func (m *historyModel) reopen(r *modelRepo) {
+	repo, err := m.host.Repository(m.t.Context(), enginetest.Org, r.name)
+	must(m.t, err)
+	r.Repository = repo
+}
+
+// add notes a repository that has just been created.
+func (m *historyModel) add(name string, now map[string]object.ID) *modelRepo {
+	r := &modelRepo{name: name, states: make([]modelState, 1), has: map[object.ID]bool{}}
+	m.reopen(r)
+	m.repos = append(m.repos, r)
+	m.note(r, now)
+	return r
+}
+
+// note notes the refs after a step.
+func (m *historyModel) note(r *modelRepo, now map[string]object.ID) {
+	m.t.Helper()
+	head, err := r.Sequence(m.t.Context())
+	must(m.t, err)
+	for len(r.states) <= int(head) {
+		r.states = append(r.states, modelState{now, m.time()})
+	}
+	if last := r.states[len(r.states)-1]; len(r.states) != int(head)+1 || !maps.Equal(last.refs, now) {
+		m.t.Errorf("%s: the journal is at %d, of %d states, the last of which is %v, and now is %v", r.name, head,
+			len(r.states)-1, last.refs, now)
+	}
+	for _, id := range now {
+		m.learn(r, id)
+	}
+	m.holdRefs(r, r.Repository, now)
+}
+
+// learn notes the files and parents of a commit that is not known, and of its ancestors.
+func (m *historyModel) learn(r *modelRepo, id object.ID) {
+	m.t.Helper()
+	for ids := []object.ID{id}; len(ids) > 0; {
+		id, ids = ids[0], ids[1:]
+		if m.files[id] == nil {
+			m.files[id] = m.list(r.Repository, id)
+		}
+		if _, known := m.parents[id]; !known {
+			detail, err := r.Commit(m.t.Context(), named(id))
+			must(m.t, err)
+			m.parents[id] = detail.Parents
+		}
+		if !r.has[id] {
+			r.has[id] = true
+			ids = append(ids, m.parents[id]...)
+		}
+	}
+}
+
+// list lists the files of a commit.
+func (m *historyModel) list(repo *engine.Repository, id object.ID) files {
+	m.t.Helper()
+	listing, err := repo.Files(m.t.Context(), engine.FilesRequest{Ref: id.String()})
+	must(m.t, err)
+	defer listing.Close()
+	found := files{}
+	for file, err := range listing.All(m.t.Context()) {
+		must(m.t, err)
+		if !file.Mode.IsTree() {
+			found[file.Path] = file
+		}
+	}
+	return found
+}
+
+// holdRefs holds the refs of a repository to those of the model.
+func (m *historyModel) holdRefs(r *modelRepo, repo *engine.Repository, want map[string]object.ID) {
+	m.t.Helper()
+	found := map[string]object.ID{}
+	for _, ns := range []refs.Namespace{refs.Main, refs.Ephemeral} {
+		told, err := repo.Advertise(m.t.Context(), ns)
+		must(m.t, err)
+		for ref, err := range told.All(m.t.Context(), "") {
+			must(m.t, err)
+			found[ns.Full(ref.Name)] = ref.ID
+		}
+		must(m.t, told.Close())
+	}
+	if !maps.Equal(found, want) {
+		m.t.Errorf("%s at %d has refs %v, want %v", r.name, repo.MomentSequence(), found, want)
+	}
+}
+
+// step makes one write, or something else.
+func (m *historyModel) step() {
+	m.t.Helper()
+	m.now.Add(int64(time.Minute/time.Millisecond) * int64(1+m.random.IntN(40)))
+	r := m.repos[m.random.IntN(len(m.repos))]
+	now := maps.Clone(r.states[len(r.states)-1].refs)
+	steps := []struct {
+		name   string
+		weight int
+		do     func(r *modelRepo, now map[string]object.ID) bool
+	}{
+		{"push", 6, m.push},
+		{"commit", 10, m.commit},
+		{"merge", 3, m.merge},
+		{"restore", 2, m.restore},
+		{"branch", 3, m.branch},
+		{"delete branch", 2, m.deleteBranch},
+		{"tag", 2, m.tag},
+		{"note", 2, m.addNote},
+		{"fork", 2, m.fork},
+		{"maintenance", 3, m.maintain},
+		{"reopen", 1, m.restart},
+		{"power loss", 1, m.losePower},
+		{"read", 14, m.readAny},
+	}
+	total := 0
+	for _, s := range steps {
+		total += s.weight
+	}
+	at := m.random.IntN(total)
+	for _, s := range steps {
+		if at -= s.weight; at < 0 {
+			if s.do(r, now) {
+				m.did[s.name]++
+				m.note(r, now)
+			}
+			return
+		}
+	}
+}
+
+// oneOf returns one of the refs of a state below a prefix; "" without any.
+func (m *historyModel) oneOf(now map[string]object.ID, prefix string) string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return names[m.random.IntN(len(names))]
+}
+
+const headsPrefix = "refs/heads/"
+
+func (m *historyModel) push(r *modelRepo, now map[string]object.ID) bool {
+	p := m.pool[m.random.IntN(len(m.pool))]
+	name := []string{"refs/heads/main", "refs/heads/one", "refs/heads/two", "refs/tags/pushed"}[m.random.IntN(4)]
+	if now[name] == p.tip {
+		return false
+	}
+	maps.Copy(m.files, p.files)
+	maps.Copy(m.parents, p.parents)
+	enginetest.Push(m.t, r.Repository, p.pack, engine.Command{Name: name, Old: now[name], New: p.tip})
+	now[name] = p.tip
+	return true
+}
+
+// commit makes a commit of some operations, whose files the model knows beforehand.
+func (m *historyModel) commit(r *modelRepo, now map[string]object.ID) bool {
+	target := engine.CommitTarget{Branch: "main", Namespace: refs.Main}
+	from := m.oneOf(now, headsPrefix)
+	switch {
+	case from == "" && len(now) > 0: // a branch could start from nothing only in an empty repository
+		return false
+	case from == "":
+	case m.random.IntN(6) == 0:
+		target = engine.CommitTarget{Branch: "draft", Namespace: refs.Ephemeral, Base: strings.TrimPrefix(from, headsPrefix)}
+		if id := now[target.Namespace.Full(headsPrefix+target.Branch)]; !id.IsZero() {
+			from = target.Namespace.Full(headsPrefix + target.Branch)
+		}
+	default:
+		target.Branch = strings.TrimPrefix(from, headsPrefix)
+	}
+	before := m.files[now[from]]
+	after := maps.Clone(before)
+	if after == nil {
+		after = files{}
+	}
+	m.serial++
+	path := []string{"m/a", "m/b", "m/x/c", "m/x/d"}[m.random.IntN(4)]
+	text := fmt.Sprintf("%d\n", m.serial)
+	put := func(path, text string, mode object.Mode) {
+		id := blobOf(text)
+		m.texts[id] = text
+		after[path] = engine.File{Path: path, Mode: mode, ID: id}
+	}
+	var some *engine.File
+	if len(before) > 0 {
+		paths := slices.Sorted(maps.Keys(before))
+		file := before[paths[m.random.IntN(len(paths))]]
+		some = &file
+	}
+	contents := map[string]string{}
+	var op engine.FileOperation
+	switch kind := m.random.IntN(6); {
+	case some == nil || kind == 0:
+		op, contents = engine.FileOperation{Path: path, Mode: object.ModeBlob, ContentID: "1"}, map[string]string{"1": text}
+		put(path, text, object.ModeBlob)
+	case kind == 1:
+		op = deleted(some.Path)
+		delete(after, some.Path)
+	case kind == 2 && path != some.Path:
+		op = moved(some.Path, path)
+		delete(after, some.Path)
+		after[path] = engine.File{Path: path, Mode: some.Mode, ID: some.ID}
+	case kind == 3 && path != some.Path:
+		op = copied(some.Path, path)
+		after[path] = engine.File{Path: path, Mode: some.Mode, ID: some.ID}
+	case kind == 4 && m.texts[some.ID] != "":
+		op = edited(some.Path, commit.Edit{Old: m.texts[some.ID], New: text})
+		put(some.Path, text, some.Mode)
+	default:
+		op = engine.FileOperation{Path: path, Mode: object.ModeExec, ContentID: "1"}
+		contents["1"] = strings.Repeat(text, 3000)
+		put(path, contents["1"], object.ModeExec)
+	}
+	result, err := operate(r.Repository, acme, target, contents, op)
+	must(m.t, err)
+	m.files[result.New] = after
+	if found := m.list(r.Repository, result.New); !maps.Equal(found, after) {
+		m.t.Errorf("%s of %v: the files are %v, want %v", describeOperations([]engine.FileOperation{op}), before, found, after)
+	}
+	now[target.Namespace.Full(headsPrefix+target.Branch)] = result.New
+	return true
+}
+
+func (m *historyModel) merge(r *modelRepo, now map[string]object.ID) bool {
+	source, target := m.oneOf(now, headsPrefix), m.oneOf(now, headsPrefix)
+	if source == target {
+		return false
+	}
+	outcome, err := r.Merge(m.t.Context(), acme, engine.MergeRequest{
+		Source: branchNamed(strings.TrimPrefix(source, headsPrefix)), Strategy: engine.PreferForward, Unrelated: true,
+		Target:  engine.MergeBranch{Name: strings.TrimPrefix(target, headsPrefix)},
+		Details: engine.CommitDetails{Message: "merge", Author: thor},
+	})
+	must(m.t, err)
+	if outcome.Kind == engine.MergeConflicted {
+		return false
+	}
+	now[target] = outcome.Commit
+	return true
+}
+
+func (m *historyModel) restore(r *modelRepo, now map[string]object.ID) bool {
+	target, source := m.oneOf(now, headsPrefix), m.oneOf(now, "")
+	if target == "" || strings.HasPrefix(source, "refs/notes/") {
+		return false
+	}
+	result, err := r.RestoreCommit(m.t.Context(), acme, engine.RestoreRequest{
+		Target:  engine.CommitTarget{Branch: strings.TrimPrefix(target, headsPrefix)},
+		Details: engine.CommitDetails{Message: "restore", Author: thor}, Commit: named(now[source]),
+	})
+	must(m.t, err)
+	m.files[result.New] = m.files[now[source]]
+	now[target] = result.New
+	return true
+}
+
+func (m *historyModel) branch(r *modelRepo, now map[string]object.ID) bool {
+	from := m.oneOf(now, headsPrefix)
+	if from == "" {
+		return false
+	}
+	name := []string{"one", "two", "three"}[m.random.IntN(3)]
+	if headsPrefix+name == from {
+		return false
+	}
+	_, err := r.CreateBranch(m.t.Context(), acme, engine.CreateBranchRequest{
+		Branch: name, Base: named(now[from]), Force: true,
+	})
+	must(m.t, err)
+	now[headsPrefix+name] = now[from]
+	return true
+}
+
+func (m *historyModel) deleteBranch(r *modelRepo, now map[string]object.ID) bool {
+	name := m.oneOf(now, headsPrefix)
+	if name == "" || name == headsPrefix+"main" {
+		return false
+	}
+	_, err := r.DeleteBranch(m.t.Context(), acme, refs.Main, strings.TrimPrefix(name, headsPrefix))
+	must(m.t, err)
+	delete(now, name)
+	return true
+}
+
+func (m *historyModel) tag(r *modelRepo, now map[string]object.ID) bool {
+	if name := m.oneOf(now, "refs/tags/"); name != "" && m.random.IntN(2) == 0 {
+		_, err := r.DeleteTag(m.t.Context(), acme, refs.Main, strings.TrimPrefix(name, "refs/tags/"))
+		must(m.t, err)
+		delete(now, name)
+		return true
+	}
+	from := m.oneOf(now, headsPrefix)
+	if from == "" {
+		return false
+	}
+	m.serial++
+	name := fmt.Sprint("v", m.serial)
+	_, err := r.CreateTag(m.t.Context(), acme, refs.Main, name, named(now[from]))
+	must(m.t, err)
+	now["refs/tags/"+name] = now[from]
+	return true
+}
+
+func (m *historyModel) addNote(r *modelRepo, now map[string]object.ID) bool {
+	from := m.oneOf(now, headsPrefix)
+	if from == "" {
+		return false
+	}
+	m.serial++
+	result, err := r.AddNote(m.t.Context(), acme,
+		engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(now[from])}, fmt.Sprint("note ", m.serial), true)
+	must(m.t, err)
+	now[result.Ref] = result.New
+	return true
+}
+
+func (m *historyModel) fork(_ *modelRepo, _ map[string]object.ID) bool {
+	base := m.repos[1+m.random.IntN(len(m.repos)-1)]
+	now := base.states[len(base.states)-1].refs
+	if len(m.repos) > 4 || m.oneOf(now, headsPrefix) == "" {
+		return false
+	}
+	name := fmt.Sprint("fork", len(m.repos))
+	_, err := m.host.CreateRepository(m.t.Context(), acme, engine.CreateRequest{Name: name, Base: &engine.Base{Name: base.name}})
+	must(m.t, err)
+	taken := maps.Clone(now)
+	maps.DeleteFunc(taken, func(name string, _ object.ID) bool { return strings.HasPrefix(name, refs.Ephemeral.Full("")) })
+	m.did["fork"]++
+	base.shared = true
+	m.add(name, taken).shared = true
+	return false
+}
+
+// maintain maintains all repositories, while states that stay are read.
+func (m *historyModel) maintain(_ *modelRepo, _ map[string]object.ID) bool {
+	cut := m.time().Add(-keptHistory)
+	var reads []func()
+	for _, r := range m.repos {
+		for s := 1; s < len(r.states) && !r.states[s].at.After(cut); s++ {
+			r.floor, r.since = s, cut
+		}
+		for range 2 {
+			first := max(r.floor, 1)
+			sequence := first + m.random.IntN(len(r.states)-first)
+			name := m.oneOf(r.states[sequence].refs, "")
+			reads = append(reads, func() { m.read(r, sequence, name, "") })
+		}
+	}
+	var group sync.WaitGroup
+	for _, read := range reads {
+		group.Go(read)
+	}
+	keep(m.t, m.host, engine.MaintainOptions{All: true, ReaderGrace: -1})
+	group.Wait()
+	m.did["maintenance"]++
+	for _, r := range m.repos {
+		m.note(r, r.states[len(r.states)-1].refs)
+	}
+	return false
+}
+
+func (m *historyModel) restart(_ *modelRepo, _ map[string]object.ID) bool {
+	m.shut()
+	m.open()
+	return true
+}
+
+func (m *historyModel) losePower(_ *modelRepo, _ map[string]object.ID) bool {
+	dead := m.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: m.random.IntN(101), RNG: m.random})
+	m.shut()
+	m.fs = dead
+	m.open()
+	return true
+}
+
+// readAny reads a repository at a moment, named by its position or by a time.
+func (m *historyModel) readAny(r *modelRepo, _ map[string]object.ID) bool {
+	sequence := 1 + m.random.IntN(len(r.states)-1)
+	refName := m.oneOf(r.states[sequence].refs, "")
+	path := ""
+	if listed := m.files[r.states[sequence].refs[refName]]; len(listed) > 0 {
+		paths := slices.Sorted(maps.Keys(listed))
+		path = paths[m.random.IntN(len(paths))]
+	}
+	m.did["read"]++
+	if sequence < r.floor {
+		m.did["refused"]++
+		_, err := r.At(m.t.Context(), atSequence(uint64(sequence)))
+		past, ok := errors.AsType[*engine.PastError](err)
+		if !ok || past.Oldest != uint64(r.floor) {
+			m.t.Errorf("%s at %d: %v, want that %d is the oldest", r.name, sequence, err, r.floor)
+		}
+		return false
+	}
+	m.read(r, sequence, refName, path)
+	m.readByTime(r, sequence)
+	if m.random.IntN(8) == 0 {
+		m.did["clone"]++
+		m.clone(r, sequence)
+	}
+	return false
+}
+
+// read holds the state at a position to the model.
+func (m *historyModel) read(r *modelRepo, sequence int, refName, path string) {
+	state := r.states[sequence]
+	then, err := r.At(m.t.Context(), atSequence(uint64(sequence)))
+	if err != nil {
+		m.t.Errorf("%s at %d, from %d on: %v", r.name, sequence, r.floor, err)
+		return
+	}
+	m.holdRefs(r, then, state.refs)
+	if refName == "" {
+		return
+	}
+	id := state.refs[refName]
+	if found := m.list(then, id); !maps.Equal(found, m.files[id]) {
+		m.t.Errorf("%s at %d: %s has %v, want %v", r.name, sequence, id, found, m.files[id])
+	}
+	want, known := m.texts[m.files[id][path].ID]
+	if !known || !m.files[id][path].Mode.IsRegular() {
+		return
+	}
+	file, err := then.File(m.t.Context(), engine.FileRequest{Ref: id.String(), Path: path})
+	must(m.t, err)
+	defer file.Close()
+	content, err := file.Content(m.t.Context())
+	must(m.t, err)
+	defer content.Close()
+	var text strings.Builder
+	if _, err := content.WriteTo(&text); err != nil || text.String() != want {
+		m.t.Errorf("%s at %d: %s holds %.40q, %v, want %.40q", r.name, sequence, path, text.String(), err, want)
+	}
+}
+
+// readByTime names a state by a time at which the repository was in it.
+func (m *historyModel) readByTime(r *modelRepo, sequence int) {
+	begin, end := r.states[sequence].at, m.time()
+	if sequence+1 < len(r.states) {
+		end = r.states[sequence+1].at.Add(-time.Millisecond)
+	}
+	if begin.Before(r.since) {
+		begin = r.since
+	}
+	if end.Before(begin) { // another followed at the same time, or it had gone
+		return
+	}
+	at := begin.Add(time.Duration(m.random.Int64N(int64(end.Sub(begin)) + 1)).Truncate(time.Millisecond))
+	then, err := r.At(m.t.Context(), engine.Moment{Time: at})
+	if err != nil {
+		m.t.Errorf("%s at %s: %v, want the state %d of %s to %s", r.name, at, err, sequence, begin, end)
+	} else if found := then.MomentSequence(); found != uint64(sequence) {
+		m.t.Errorf("%s at %s is at %d, want the state %d of %s to %s", r.name, at, found, sequence, begin, end)
+	}
+}
+
+// clone clones a moment, and has git check it.
+func (m *historyModel) clone(r *modelRepo, sequence int) {
+	then, err := r.At(m.t.Context(), atSequence(uint64(sequence)))
+	must(m.t, err)
+	var wants []object.ID
+	for name, id := range r.states[sequence].refs {
+		if !strings.HasPrefix(name, refs.Ephemeral.Full("")) && !slices.Contains(wants, id) {
+			wants = append(wants, id)
+		}
+	}
+	if len(wants) == 0 {
+		return
+	}
+	pack, err := clone(then, engine.FetchRequest{Wants: wants}, engine.SendOptions{})
+	must(m.t, err)
+	git := oracle.New(m.t)
+	git.Input(pack, "index-pack", "--strict", "--stdin")
+	for _, id := range wants {
+		git.Git("rev-list", "--objects", "--quiet", id.String())
+		var listed []string
+		for entry := range strings.SplitSeq(git.Git("ls-tree", "-rz", id.String()), "\x00") {
+			if entry != "" {
+				listed = append(listed, entry)
+			}
+		}
+		var want []string
+		for _, file := range m.files[id] {
+			want = append(want, fmt.Sprintf("%s %s %s\t%s", file.Mode, file.Mode.Type(), file.ID, file.Path))
+		}
+		slices.Sort(want)
+		slices.Sort(listed)
+		if !slices.Equal(listed, want) {
+			m.t.Errorf("%s at %d: git lists %q, want %q", r.name, sequence, listed, want)
+		}
+	}
+}
+
+// finish lets the time of all states pass, and holds maintenance to leave nothing else.
+func (m *historyModel) finish() {
+	m.t.Helper()
+	m.now.Add(int64(100 * time.Hour / time.Millisecond))
+	m.maintain(nil, nil)
+	m.maintain(nil, nil)
+	fsckClean(m.t, m.host)
+	for _, r := range m.repos {
+		last := len(r.states) - 1
+		m.read(r, last, m.oneOf(r.states[last].refs, ""), "")
+		if r.shared {
+			continue
+		}
+		needed := map[object.ID]bool{}
+		for ids := slices.Collect(maps.Values(r.states[last].refs)); len(ids) > 0; {
+			id := ids[0]
+			if ids = ids[1:]; !needed[id] {
+				needed[id] = true
+				ids = append(ids, m.parents[id]...)
+			}
+		}
+		view, err := r.Objects(m.t.Context())
+		must(m.t, err)
+		for id := range r.has {
+			if there, err := view.Has(m.t.Context(), id); err != nil || there != needed[id] {
+				m.t.Errorf("%s has commit %s: %t, %v, needed: %t", r.name, id, there, err, needed[id])
+			}
+			if !needed[id] {
+				m.did["removed"]++
+			}
+		}
+		must(m.t, view.Close())
+	}
+}

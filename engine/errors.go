@@ -21,8 +21,6 @@ var (
 	ErrPurged = errors.New("engine: deleted for good")
 	// ErrMoved says that refs have moved since the transaction that is to be taken back.
 	ErrMoved = errors.New("engine: refs have moved since")
-	// ErrPruned says that the former value of a ref is not stored any more.
-	ErrPruned = errors.New("engine: a former value is not stored any more")
 	// ErrDefaultBranch says that the default branch cannot be deleted, because that would leave a
 	// clone without a branch to check out.
 	ErrDefaultBranch = errors.New("engine: the default branch cannot be deleted")

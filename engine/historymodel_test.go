@@ -497,7 +497,8 @@ func (m *historyModel) fork(_ *modelRepo, _ map[string]object.ID) bool {
 		return false
 	}
 	name := fmt.Sprint("fork", len(m.repos))
-	_, err := m.host.CreateRepository(m.t.Context(), acme, engine.CreateRequest{Name: name, Base: &engine.Base{Name: base.name}})
+	request := engine.CreateRequest{Name: name, Base: &engine.Base{Name: base.name}}
+	_, err := m.host.CreateRepository(m.t.Context(), acme, request)
 	must(m.t, err)
 	taken := maps.Clone(now)
 	maps.DeleteFunc(taken, func(name string, _ object.ID) bool { return strings.HasPrefix(name, refs.Ephemeral.Full("")) })

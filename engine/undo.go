@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"packhorse/odb"
 	"packhorse/odb/fair"
@@ -17,11 +16,9 @@ import (
 
 // UndoRequest says what is undone: either all transactions after a moment, or one transaction.
 type UndoRequest struct {
-	// Sequence is the transaction that is taken back; 0 for the transactions after a moment: those
-	// behind To, or later than Time if that is not zero.
+	// Sequence is the transaction that is taken back; 0 for those after the moment To.
 	Sequence uint64
-	To       uint64
-	Time     time.Time
+	To       Moment
 	// Refs select refs by their full names; none selects those of the main namespace, and all that
 	// the one transaction changed.
 	Refs refs.Patterns
@@ -51,33 +48,31 @@ const causeUndo = "undo"
 // and returns when that is durable. The policies bind it as they bind a push.
 //
 // Errors: [ErrInvalid]; [ErrMoved], when a ref that the transaction changed has moved since;
-// [ErrDefaultBranch], when the default branch did not exist; [ErrPruned]; refs.ErrTrimmed,
-// refs.ErrBeforeCreation and refs.ErrFuture for a moment out of reach; refs.ErrLimit,
+// [ErrDefaultBranch], when the default branch did not exist; those of [Repository.At] for a moment
+// out of reach, and refs.ErrFuture for a transaction that is to come; refs.ErrLimit,
 // refs.ErrNameConflict, refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) Undo(ctx context.Context, actor Actor, request UndoRequest) (Undone, error) {
-	if request.Sequence == 0 && !request.Time.IsZero() {
-		if now := r.host.now(); request.Time.After(now) {
-			return Undone{}, invalid("to: %s is after now, %s",
-				request.Time.UTC().Format(time.RFC3339Nano), now.UTC().Format(time.RFC3339))
+	var to uint64
+	var refusal error // left to the transaction, where an equal request may have been answered before
+	if request.Sequence == 0 {
+		var then *Repository
+		if then, refusal = r.At(ctx, request.To); refusal == nil {
+			to = then.MomentSequence()
 		}
-		var err error
-		if request.To, err = r.host.names.SequenceAt(ctx, r.record.ID, request.Time); err != nil {
-			return Undone{}, r.gone(err)
-		}
-	}
-	if request.Sequence == 0 && request.To == 0 {
-		return Undone{}, &refs.BeforeCreationError{Created: r.record.Created}
 	}
 	planned := false
 	undone, err := changeRefs(ctx, r, &actor, causeUndo,
 		func(ctx context.Context, tx *refs.Tx, now *Repository) (Undone, error) {
 			planned = true
-			undone := Undone{Sequence: tx.After()}
-			if request.Sequence == 0 {
-				undone.To = request.To
+			undone := Undone{Sequence: tx.After(), To: to}
+			if refusal != nil {
+				return undone, refusal
+			}
+			if err := now.checkKept(ctx, &request, to); err != nil {
+				return undone, err
 			}
 			err := fair.Do(ctx, func(ctx context.Context) (err error) {
-				undone.Refs, err = now.undo(ctx, tx, &request)
+				undone.Refs, err = now.undo(ctx, tx, &request, to)
 				return err
 			})
 			// With an idempotency key the transaction has a record all the same.
@@ -92,9 +87,28 @@ func (r *Repository) Undo(ctx context.Context, actor Actor, request UndoRequest)
 	return undone, err
 }
 
+// checkKept refuses an undo beyond the readable history, of which maintenance may have removed
+// objects. A try that it finds within holds: maintenance raises the floor of the history before it
+// prunes, and a prune advances the head, which the transaction requires. Errors: [ErrPast].
+func (r *Repository) checkKept(ctx context.Context, request *UndoRequest, to uint64) error {
+	if request.Sequence != 0 {
+		to = request.Sequence - 1
+	}
+	window, err := r.host.names.Window(ctx, r.record.ID)
+	if err != nil {
+		return r.gone(err)
+	}
+	if window.Below(to) {
+		return r.outside(ctx)
+	}
+	return nil
+}
+
 // undo makes the changes, and returns them.
-func (r *Repository) undo(ctx context.Context, tx *refs.Tx, request *UndoRequest) ([]UndoneRef, error) {
-	entries, err := r.undoable(ctx, tx, request)
+func (r *Repository) undo(
+	ctx context.Context, tx *refs.Tx, request *UndoRequest, to uint64,
+) ([]UndoneRef, error) {
+	entries, err := r.undoable(ctx, tx, request, to)
 	if err != nil {
 		return nil, err
 	}
@@ -144,11 +158,8 @@ func restore(
 				continue
 			}
 			if !deletes {
-				if _, err := v.Stat(ctx, u.After); errors.Is(err, odb.ErrNotFound) {
-					return &failure{kind: ErrPruned, text: fmt.Sprintf(
-						"%s was at %s, which is not stored any more", u.Name, u.After)}
-				} else if err != nil {
-					return fmt.Errorf("read the former value of %s: %w", u.Name, err)
+				if _, err := v.Stat(ctx, u.After); err != nil {
+					return unreadable(fmt.Errorf("read the former value of %s: %w", u.Name, err))
 				}
 			}
 			if err := tx.Restore(ctx, entries[u.Name]); err != nil {
@@ -164,7 +175,7 @@ func restore(
 
 // undoable returns the entries before which each selected ref had the wanted value.
 func (r *Repository) undoable(
-	ctx context.Context, tx *refs.Tx, request *UndoRequest,
+	ctx context.Context, tx *refs.Tx, request *UndoRequest, to uint64,
 ) (map[string]*refs.Entry, error) {
 	entries := make(map[string]*refs.Entry)
 	if request.Sequence != 0 {
@@ -182,7 +193,7 @@ func (r *Repository) undoable(
 		}
 		return entries, nil
 	}
-	for entry, err := range tx.Since(ctx, request.To) {
+	for entry, err := range tx.Since(ctx, to) {
 		if err != nil {
 			return nil, err
 		}

@@ -151,7 +151,7 @@ func TestUndoModel(t *testing.T) {
 				at := rapid.Uint64Range(first, before).Draw(rt, "sequence")
 				then, changes := states[at], make(map[string]bool)
 				if rapid.Bool().Draw(rt, "to") {
-					request.To = at
+					request.To = seq(at)
 					for _, name := range names {
 						changes[name] = true
 					}
@@ -279,7 +279,7 @@ func TestUndo(t *testing.T) {
 	then := u.refs()
 	keyed := acme
 	keyed.Receipt = &refs.Receipt{Key: refs.ReceiptKey{Org: enginetest.Org, Repo: "r", Endpoint: "undo", Key: "k"}}
-	undone, err := u.repo.Undo(t.Context(), keyed, engine.UndoRequest{To: at})
+	undone, err := u.repo.Undo(t.Context(), keyed, engine.UndoRequest{To: seq(at)})
 	must(t, err)
 	u.want("undone", was)
 	now := tips(t, u.repo)
@@ -293,7 +293,7 @@ func TestUndo(t *testing.T) {
 	if now := tips(t, u.repo); !maps.Equal(now, before) {
 		t.Errorf("branches were %v, and are %v", before, now)
 	}
-	again, err := u.repo.Undo(t.Context(), keyed, engine.UndoRequest{To: at})
+	again, err := u.repo.Undo(t.Context(), keyed, engine.UndoRequest{To: seq(at)})
 	if err != nil || again.Sequence != undone.Sequence || again.To != at || !slices.Equal(again.Refs, undone.Refs) {
 		t.Errorf("answered again: %+v, %v, and before %+v", again, err, undone)
 	}
@@ -303,10 +303,10 @@ func TestUndo(t *testing.T) {
 		Branch: "aside", Namespace: refs.Ephemeral, Base: engine.CommitName{Text: "main", Kind: engine.BranchName},
 	})
 	must(t, err)
-	if undone := u.undone(engine.UndoRequest{To: at}); len(undone.Refs) != 0 || undone.Sequence != u.head() {
+	if undone := u.undone(engine.UndoRequest{To: seq(at)}); len(undone.Refs) != 0 || undone.Sequence != u.head() {
 		t.Errorf("undone %+v", undone)
 	}
-	all := engine.UndoRequest{To: at, Refs: patterns(t, "refs/namespaces/*")}
+	all := engine.UndoRequest{To: seq(at), Refs: patterns(t, "refs/namespaces/*")}
 	if undone, err := u.repo.Undo(t.Context(), rehearsing, all); err != nil || len(undone.Refs) != 1 {
 		t.Errorf("undone %+v, %v", undone, err)
 	}
@@ -342,13 +342,16 @@ func TestUndoConflicts(t *testing.T) {
 	at := u.moved(map[string]object.ID{"refs/heads/d": u.ids[0]})
 	u.moved(map[string]object.ID{"refs/heads/d": {}})
 	u.moved(map[string]object.ID{"refs/heads/d/x": u.ids[0]})
-	if _, err := u.undo(engine.UndoRequest{To: at, Refs: patterns(t, "d")}); !errors.Is(err, refs.ErrNameConflict) {
+	if _, err := u.undo(engine.UndoRequest{To: seq(at), Refs: patterns(t, "d")}); !errors.Is(err, refs.ErrNameConflict) {
 		t.Errorf("a name in the way: %v", err)
 	}
-	u.undone(engine.UndoRequest{To: at})
+	u.undone(engine.UndoRequest{To: seq(at)})
 	was["refs/heads/d"] = u.ids[0]
 	u.want("both names", was)
 }
+
+// seq is the moment of a position in the journal.
+func seq(sequence uint64) engine.Moment { return engine.Moment{BySequence: true, Sequence: sequence} }
 
 // TestUndoRefusals asks for moments and transactions that cannot be undone.
 func TestUndoRefusals(t *testing.T) {
@@ -372,14 +375,14 @@ func TestUndoRefusals(t *testing.T) {
 			t.Errorf("%s: an entry in the journal", what)
 		}
 	}
-	check("no moment", engine.UndoRequest{}, refs.ErrBeforeCreation)
-	check("before the creation", engine.UndoRequest{Time: created.Add(-time.Hour)}, refs.ErrBeforeCreation)
-	check("after now", engine.UndoRequest{Time: g.now().Add(time.Hour)}, engine.ErrInvalid)
-	check("a position that is to come", engine.UndoRequest{To: head + 1}, refs.ErrFuture)
+	check("no moment", engine.UndoRequest{}, engine.ErrNotFound)
+	check("before the creation", engine.UndoRequest{To: engine.Moment{Time: created.Add(-time.Hour)}}, engine.ErrNotFound)
+	check("after now", engine.UndoRequest{To: engine.Moment{Time: g.now().Add(time.Hour)}}, engine.ErrInvalid)
+	check("a position that is to come", engine.UndoRequest{To: seq(head + 1)}, engine.ErrInvalid)
 	check("a transaction that is to come", engine.UndoRequest{Sequence: head + 1}, refs.ErrFuture)
 	check("a transaction without refs", engine.UndoRequest{Sequence: moved.Sequence}, engine.ErrInvalid)
 	check("the creation", engine.UndoRequest{Sequence: 1}, engine.ErrInvalid)
-	check("to the creation", engine.UndoRequest{To: 1}, engine.ErrDefaultBranch)
+	check("to the creation", engine.UndoRequest{To: seq(1)}, engine.ErrDefaultBranch)
 	check("the first commit", engine.UndoRequest{Sequence: 2, Force: true}, engine.ErrDefaultBranch)
 	check("none of its refs", engine.UndoRequest{Sequence: 2, Refs: patterns(t, "other")}, engine.ErrInvalid)
 
@@ -394,14 +397,13 @@ func TestUndoRefusals(t *testing.T) {
 	g.pass(20 * day)
 	u.moved(map[string]object.ID{"refs/heads/main": u.ids[0]})
 	maintainWith(t, g.host, engine.MaintainOptions{All: true, ReaderGrace: -1})
-	check("a value that is not stored any more", engine.UndoRequest{To: at}, engine.ErrPruned)
-	check("... by its transaction", engine.UndoRequest{Sequence: at + 1}, engine.ErrPruned)
-	u.undone(engine.UndoRequest{To: at, Refs: patterns(t, "main")})
+	check("a value that is not stored any more", engine.UndoRequest{To: seq(at)}, engine.ErrPast)
+	check("... by its transaction", engine.UndoRequest{Sequence: at + 1}, engine.ErrPast)
 	g.pass(85 * day)
 	maintainAll(t, g.host)
-	check("a moment that is not kept", engine.UndoRequest{To: at}, refs.ErrTrimmed)
-	check("... by its time", engine.UndoRequest{Time: removed}, refs.ErrTrimmed)
-	check("a transaction that is not kept", engine.UndoRequest{Sequence: at}, refs.ErrTrimmed)
+	check("a moment that is not kept", engine.UndoRequest{To: seq(at)}, engine.ErrPast)
+	check("... by its time", engine.UndoRequest{To: engine.Moment{Time: removed}}, engine.ErrPast)
+	check("a transaction that is not kept", engine.UndoRequest{Sequence: at}, engine.ErrPast)
 }
 
 // TestUndoTime goes back to times between transactions.
@@ -417,7 +419,7 @@ func TestUndoTime(t *testing.T) {
 	}
 	g.pass(time.Hour)
 	for i := range times {
-		undone := u.undone(engine.UndoRequest{Time: times[i]})
+		undone := u.undone(engine.UndoRequest{To: engine.Moment{Time: times[i]}})
 		if u.refs()["refs/heads/a"] != u.ids[i] || len(undone.Refs) > 1 {
 			t.Errorf("at %d: %v", i, undone)
 		}
@@ -450,7 +452,7 @@ func TestUndoPolicies(t *testing.T) {
 		"paths":         bound(func(a *engine.Actor) { a.Paths = paths }),
 	} {
 		for _, actor.DryRun = range []bool{true, false} {
-			_, err := u.repo.Undo(t.Context(), actor, engine.UndoRequest{To: at})
+			_, err := u.repo.Undo(t.Context(), actor, engine.UndoRequest{To: seq(at)})
 			if !errors.Is(err, refs.ErrDenied) {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -458,7 +460,7 @@ func TestUndoPolicies(t *testing.T) {
 		u.want(what, now)
 	}
 	other := bound(func(a *engine.Actor) { a.Policy = policy("refs/tags/*", "no-push") })
-	_, err = u.repo.Undo(t.Context(), other, engine.UndoRequest{To: at})
+	_, err = u.repo.Undo(t.Context(), other, engine.UndoRequest{To: seq(at)})
 	must(t, err)
 }
 
@@ -478,7 +480,7 @@ func TestUndoAcrossMaintenance(t *testing.T) {
 	maintainWith(t, g.host, engine.MaintainOptions{All: true, ReaderGrace: -1})
 	g.pass(time.Hour)
 	maintainWith(t, g.host, engine.MaintainOptions{All: true, ReaderGrace: -1})
-	u.undone(engine.UndoRequest{To: at})
+	u.undone(engine.UndoRequest{To: seq(at)})
 	u.want("undone", was)
 	g.pass(20 * day)
 	maintainWith(t, g.host, engine.MaintainOptions{All: true, ReaderGrace: -1})

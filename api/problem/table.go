@@ -103,7 +103,6 @@ var table = []row{
 	{kind: engine.ErrDeleted, status: http.StatusConflict},
 	{kind: engine.ErrPurged, status: http.StatusGone},
 	{kind: engine.ErrMoved, status: http.StatusConflict, fields: moved},
-	{kind: engine.ErrPruned, status: http.StatusGone},
 	{kind: engine.ErrDefaultBranch, status: http.StatusConflict},
 	{kind: engine.ErrInvalid, status: http.StatusBadRequest},
 	{kind: revision.ErrInvalid, status: http.StatusBadRequest},

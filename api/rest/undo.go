@@ -2,9 +2,6 @@ package rest
 
 import (
 	"net/http"
-	"strconv"
-	"strings"
-	"time"
 
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
@@ -41,7 +38,7 @@ func (d *Door) Undo(x exchange.Exchange, grant *auth.Grant) error {
 			return badRequest("sequence: expected the number of a transaction, from 1 on, got 0")
 		}
 	default:
-		if err := readMoment(&undo, *request.To); err != nil {
+		if undo.To, err = engine.ParseMoment("to", *request.To); err != nil {
 			return err
 		}
 	}
@@ -63,19 +60,4 @@ func (d *Door) Undo(x exchange.Exchange, grant *auth.Grant) error {
 		told.Refs = append(told.Refs, undoneRefJSON{ref.Name, ref.Before.String(), ref.After.String()})
 	}
 	return answerWrite(x, &by, http.StatusOK, undone.Sequence, told)
-}
-
-// readMoment reads the moment that refs go back to.
-func readMoment(undo *engine.UndoRequest, text string) error {
-	number, isSequence := strings.CutPrefix(text, "seq:")
-	var err error
-	if isSequence {
-		undo.To, err = strconv.ParseUint(number, 10, 64)
-	} else {
-		undo.Time, err = time.Parse(time.RFC3339, text)
-	}
-	if err != nil || isSequence && undo.To == 0 || !isSequence && undo.Time.IsZero() {
-		return badRequest(`to: expected a time as in RFC 3339, or "seq:" and the number of a transaction, got %.60q`, text)
-	}
-	return nil
 }

@@ -114,7 +114,7 @@ func (r release) documents() ([]entry, error) {
 	}
 	files := map[string]string{
 		"LICENSE": "LICENSE", "README.md": "README.md",
-		"deploy/packhorse.service": "packhorse.service", "deploy/config.yaml": "config.yaml",
+		"docs/deploy/packhorse.service": "packhorse.service", "docs/deploy/config.yaml": "config.yaml",
 	}
 	for _, page := range pages {
 		files[filepath.Join(man, page.Name())] = "man/" + page.Name()

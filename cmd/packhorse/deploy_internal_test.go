@@ -126,8 +126,8 @@ func TestCompose(t *testing.T) {
 		}
 		for _, volume := range service.Volumes {
 			from, _, _ := strings.Cut(volume, ":")
-			if local, ok := strings.CutPrefix(from, "./deploy/"); ok {
-				if _, err := os.Stat(filepath.Join(root, "deploy", local)); err != nil {
+			if local, ok := strings.CutPrefix(from, "./docs/deploy/"); ok {
+				if _, err := os.Stat(filepath.Join(root, "docs", "deploy", local)); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -142,14 +142,14 @@ func TestCompose(t *testing.T) {
 func TestDeployedConfiguration(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"config.yaml", "packhorse.yaml"} {
-		parses(t, name, []string{"serve", "--config", filepath.Join(root, "deploy", name)})
+		parses(t, name, []string{"serve", "--config", filepath.Join(root, "docs", "deploy", name)})
 	}
 }
 
 // The unit starts a command that exists, and systemd takes it.
 func TestUnit(t *testing.T) {
 	t.Parallel()
-	text := readPage(t, filepath.Join(root, "deploy", "packhorse.service"))
+	text := readPage(t, filepath.Join(root, "docs", "deploy", "packhorse.service"))
 	found := regexp.MustCompile(`(?m)^ExecStart=/usr/bin/packhorse (.*) --config /etc/packhorse/config.yaml$`).FindStringSubmatch(text)
 	if found == nil {
 		t.Fatal("no ExecStart")

@@ -15,7 +15,7 @@ var machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_.~/*%$}-])/(?:root|home|U
 
 // topLevel lists the folders allowed at the top. Files there are documents, dotfiles, go.mod,
 // go.sum, the Makefile, and what builds and composes images.
-var topLevel = []string{"api", "bench", "cmd", "deploy", "docs", "engine", "fuzz", "odb", "pack", "refs"}
+var topLevel = []string{"api", "bench", "cmd", "docs", "engine", "fuzz", "odb", "pack", "refs"}
 
 // untold lists folders whose files are not committed.
 var untold = []string{".git", ".cache", ".data", "bin", "data", "dist", "node_modules", "bench/results/tmp"}

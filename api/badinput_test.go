@@ -81,7 +81,10 @@ func TestBadParameters(t *testing.T) {
 		if o.Method == http.MethodHead || strings.Contains(o.Path, "git-credentials") {
 			continue
 		}
-		path, query := pathOf(o.Path, repo), ""
+		path, query, body := pathOf(o.Path, repo), "", ""
+		if o.Body != nil && o.Method == http.MethodDelete {
+			body = `{"name":"none"}`
+		}
 		for _, p := range o.Parameters {
 			if p.In == openapi.InQuery && p.Required {
 				query += "&" + p.Name + "=main"
@@ -93,7 +96,7 @@ func TestBadParameters(t *testing.T) {
 			}
 			for name := range strings.FieldsSeq(p.Name + " " + p.Older) {
 				tried++
-				got := w.do(call{o.Method + " " + path + "?" + name + "=%C3%A9" + query, repo, ""}, nil)
+				got := w.do(call{o.Method + " " + path + "?" + name + "=%C3%A9" + query, repo, body}, nil)
 				if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), name) {
 					t.Errorf("%s %s, %s: status %d: %s", o.Method, path, name, got.status, got.body)
 				}

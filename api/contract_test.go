@@ -303,8 +303,14 @@ func contracts() []clientCall {
 		}, nil},
 		{"PATCH /{n}", `{"default_branch":"next"}`, 200, map[string]string{"default_branch": "next"}, nil},
 		{"PATCH /{n}", `{"name":"own/taken"}`, 409, nil, nil},
-		{"DELETE /{n}", ``, 200, map[string]string{"repo_id": "*", "message": "*"}, nil},
+		{"POST /{n}/undo", `{"to":"seq:99999"}`, 400, map[string]string{"error": "has not come"}, nil},
+		{"POST /{n}/undo", `{"to":"seq:2","refs":["topic"]}`, 200, map[string]string{
+			"to_sequence": "2", "refs": "*",
+		}, nil},
+		{"DELETE /{n}", ``, 200, map[string]string{"repo_id": "*", "purge_at": "*", "message": "*"}, nil},
 		{"GET /{n}", ``, 404, nil, nil},
+		{"POST /{n}/undelete", ``, 200, map[string]string{"repo_name": "own/er", "repo_id": "*"}, nil},
+		{"GET /{n}", ``, 200, map[string]string{"repo_name": "own/er"}, nil},
 	}
 }
 

@@ -22,7 +22,7 @@ type Event struct {
 	After    string `json:"after" schema:"ObjectID"`
 	Actor    string `json:"actor" jsonschema:"the token's sub; upstream for a sync"`
 	Time     string `json:"time" schema:"Time"`
-	Cause    string `json:"cause" schema:"enum=push|import|commit-pack|diff-commit|restore-commit|merge|cherry-pick|revert|branch|tag|delete|note|transaction|fork|snapshot|pull-upstream" jsonschema:"which operation"`
+	Cause    string `json:"cause" schema:"enum=push|import|commit-pack|diff-commit|restore-commit|merge|cherry-pick|revert|land|branch|tag|delete|note|undo|transaction|fork|snapshot|pull-upstream" jsonschema:"which operation"`
 }
 
 // Trimmed is the error for a part of the journal that is gone.

@@ -48,7 +48,7 @@ func undoCalls() []call {
 		v1: "/repos/undo", path: "/repos/{n}/undo", writes: true,
 		Operation: openapi.Operation{
 			Method: http.MethodPost, ID: "undo", Group: branchesAndTags,
-			Summary: "gives refs the values of a moment, or takes one transaction back",
+			Summary: "gives refs former values, or takes a transaction back",
 			Description: "In one transaction, which is an entry of the journal and can be undone, too. The policies bind it as they bind a push. " +
 				"The answer lists each ref with its old and its new value.",
 			Body: &openapi.Body{Type: Undo{}, Description: "`to` or `sequence`.", Example: `{"to": "seq:12", "dry_run": true}`},

@@ -45,7 +45,7 @@ func TestUndelete(t *testing.T) {
 
 	git.Git("update-ref", "refs/heads/more", git.Git("commit-tree", "-m", "more", "-p", "main", "main^{tree}"))
 	r.push(git, "refs/heads/more", ":"+git.Git("describe", "--tags", "--abbrev=0", "main"), "+main~3:refs/heads/main")
-	undone, err := r.repo.Undo(t.Context(), actor, engine.UndoRequest{To: at})
+	undone, err := r.repo.Undo(t.Context(), actor, engine.UndoRequest{To: engine.Moment{BySequence: true, Sequence: at}})
 	if err != nil || len(undone.Refs) != 3 {
 		t.Fatal(undone, err)
 	}

@@ -83,7 +83,7 @@ func TestBadParameters(t *testing.T) {
 		}
 		path, query, body := pathOf(o.Path, repo), "", ""
 		if o.Body != nil && o.Method == http.MethodDelete {
-			body = `{"name":"none"}`
+			body = `{"name":"t"}`
 		}
 		for _, p := range o.Parameters {
 			if p.In == openapi.InQuery && p.Required {

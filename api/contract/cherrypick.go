@@ -98,7 +98,7 @@ func pickCalls() []call {
 					"or none. If the target moves meanwhile and no tip was expected, it is done again on the new tip.",
 				Body: &openapi.Body{
 					Type: CherryPick{},
-					Example: `{"commits": ["4ba9c00da72379b9be872bc6c14c46f1c21443c7"], "target_branch": "main", "message_line": true,
+					Example: `{"commits": ["topic"], "target_branch": "main", "message_line": true,
   "committer": {"name": "Ada", "email": "ada@example.com"}}`,
 				},
 				Answers: answer(`{"result": "committed", "commit_sha": "25a01281fc66fb88e1f29f4da2631716a2e58326",

@@ -183,7 +183,7 @@ func transactionCalls() []call {
 					"repository needs a token with `git:write`: `auth` of one of its operations, or that of the request.",
 				Body: &openapi.Body{
 					Lines: []any{OrgTransactionLine{}, BlobLine{}}, Description: "NDJSON: `transaction` first.",
-					Example: `{"transaction": {"operations": [{"repo": "demo", "branch": {"action": "create", "target_branch": "topic", "base_ref": "main"}}]}}
+					Example: `{"transaction": {"operations": [{"repo": "demo", "auth": {"token": "<token>"}, "branch": {"action": "create", "target_branch": "topic", "base_ref": "main"}}]}}
 `,
 				},
 				Answers: answer(`[{"repo": "demo", "sequence": 4}]`), Errors: errors, Error: OperationFailure{},

@@ -51,10 +51,10 @@ func undoCalls() []call {
 			Summary: "gives refs former values, or takes a transaction back",
 			Description: "In one transaction, which is an entry of the journal and can be undone, too. The policies bind it as they bind a push. " +
 				"The answer lists each ref with its old and its new value.",
-			Body: &openapi.Body{Type: Undo{}, Description: "`to` or `sequence`.", Example: `{"to": "seq:12", "dry_run": true}`},
+			Body: &openapi.Body{Type: Undo{}, Description: "`to` or `sequence`.", Example: `{"to": "seq:2"}`},
 			Answers: []openapi.Answer{{
 				Status: http.StatusOK, Description: "What has changed.", Type: Undone{},
-				Example: `{"to_sequence": 12, "refs": [{"ref": "refs/heads/main",
+				Example: `{"to_sequence": 2, "refs": [{"ref": "refs/heads/main",
   "before": "7e0b46a13ca26dd703ee7b47673cd04387447f50", "after": "0a1d5b4b3f6a8c7e9d2f1e0c4b5a69788796a5b4"}]}`,
 			}},
 			Errors: []openapi.Error{

@@ -29,6 +29,8 @@ const (
 func pageBefore() map[string][][3]string {
 	topic := [3]string{"POST", "/branches/create", `{"target_branch":"topic","base_ref":"main"}`}
 	onTopic := [3]string{"POST", "/commit-pack", pageFile("topic", "other.txt")}
+	quiet := [3]string{"POST", "/branches/create", `{"target_branch":"quiet","base_ref":"main"}`}
+	onQuiet := [3]string{"POST", "/commit-pack", pageFile("quiet", "quiet.txt")}
 	tag := func(name string) [3]string {
 		return [3]string{"POST", "/tags", fmt.Sprintf(`{"name":%q,"ref":"main"}`, name)}
 	}
@@ -42,6 +44,9 @@ func pageBefore() map[string][][3]string {
 		"POST /restore-commit":                      {topic},
 		"POST /merge":                               {topic, onTopic},
 		"GET /merge/preview":                        {topic, onTopic},
+		"POST /cherry-pick":                         {topic, onTopic},
+		"POST /land":                                {topic, onTopic, quiet, onQuiet},
+		"POST /undelete":                            {{"DELETE", "", ""}},
 		"GET /notes":                                {note},
 		"DELETE /notes":                             {note},
 		"PUT /git-credentials/" + pageCredential:    {credential},
@@ -72,6 +77,7 @@ func TestPageExamples(t *testing.T) {
 	}
 	p := &pageServer{t: t, work: work, url: found[1]}
 	p.request("POST", "/api/repos", "demo", `{}`, nil)
+	p.request("POST", "/api/repos/demo/commit-pack", "demo", pageFile("main", "hello.txt"), nil)
 	page := p.request("GET", "/docs", "demo", "", nil)
 	examples := regexp.MustCompile(`(?s)<code>(curl.*?)</code>`).FindAllStringSubmatch(page, -1)
 	if len(examples) < 40 {
@@ -148,7 +154,7 @@ func (p *pageServer) example(command string, before map[string][][3]string) {
 			p.request(one[0], base+one[1], repo, one[2], &last)
 		}
 		known = append(known, pageCommit, made.Commit.SHA, pageCredential, last.ID)
-		if name != "DELETE " {
+		if name != "DELETE " && name != "POST /undelete" { // which gives it another name
 			defer p.request("DELETE", base, repo, "", nil)
 		}
 	}

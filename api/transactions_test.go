@@ -143,16 +143,22 @@ func TestTransactionFailures(t *testing.T) {
 	}{
 		"stale":    {body: transaction(first, commitTo("main", "x", "2", stale)) + content + blob("2", ""), status: 409, texts: []string{`"operation":1`, "not at the expected"}},
 		"conflict": {body: transaction(first, fmt.Sprintf(`{"merge":{"source_ref":"side","target_branch":"main","strategy":"merge","commit_message":"m",%s}}`, person)) + content, status: 409, texts: []string{`"operation":1`, `"merge_conflict"`, `"conflict_paths":["f"]`}},
-		"an empty pick": {body: transaction(first, fmt.Sprintf(`{"cherry_pick":{"commits":["main~1"],"target_branch":"main",%s}}`, person)) + content,
-			status: 409, texts: []string{`"operation":1`, `"conflict_type":"empty"`, `"commit_index":0`}},
-		"not forward": {body: transaction(first, `{"merge":{"source_ref":"side","target_branch":"main","strategy":"ff_only"}}`) + content,
-			status: 412, texts: []string{`"operation":1`}},
+		"an empty pick": {
+			body:   transaction(first, fmt.Sprintf(`{"cherry_pick":{"commits":["main~1"],"target_branch":"main",%s}}`, person)) + content,
+			status: 409, texts: []string{`"operation":1`, `"conflict_type":"empty"`, `"commit_index":0`},
+		},
+		"not forward": {
+			body:   transaction(first, `{"merge":{"source_ref":"side","target_branch":"main","strategy":"ff_only"}}`) + content,
+			status: 412, texts: []string{`"operation":1`},
+		},
 		"a branch twice": {body: transaction(first, `{"branch":{"action":"create","target_branch":"b","base_ref":"main"}}`,
 			`{"branch":{"action":"create","target_branch":"b","base_ref":"main"}}`) + content, status: 409, texts: []string{`"operation":2`, "already exists"}},
 		"a cycle": {body: transaction(first, `{"branch":{"action":"create","target_branch":"b","base_ref":"main"}}`,
 			`{"branch":{"action":"move","target_branch":"b","new_name":"side"}}`) + content, status: 409, texts: []string{`"operation":2`, "already exists"}},
-		"the default branch": {body: transaction(first, `{"branch":{"action":"move","target_branch":"main","new_name":"x"}}`) + content,
-			status: 409, texts: []string{`"operation":1`, "default branch"}},
+		"the default branch": {
+			body:   transaction(first, `{"branch":{"action":"move","target_branch":"main","new_name":"x"}}`) + content,
+			status: 409, texts: []string{`"operation":1`, "default branch"},
+		},
 		"a missing tag":     {body: transaction(first, `{"tag":{"action":"delete","name":"none"}}`) + content, status: 404, texts: []string{`"operation":1`}},
 		"a name below":      {body: transaction(first, `{"branch":{"action":"create","target_branch":"side/x","base_ref":"main"}}`) + content, status: 409, texts: []string{`"operation":1`}},
 		"no content":        {body: transaction(first), status: 400, texts: []string{`"operation":0`, "has not ended"}},

@@ -28,6 +28,8 @@ const (
 // a path behind the repository and a body each. The repository has one commit on main.
 func pageBefore() map[string][][3]string {
 	topic := [3]string{"POST", "/branches/create", `{"target_branch":"topic","base_ref":"main"}`}
+	draft := [3]string{"POST", "/branches/create", `{"target_branch":"draft","base_ref":"main","target_is_ephemeral":true}`}
+	gone := [3]string{"DELETE", "", ""}
 	onTopic := [3]string{"POST", "/commit-pack", pageFile("topic", "other.txt")}
 	quiet := [3]string{"POST", "/branches/create", `{"target_branch":"quiet","base_ref":"main"}`}
 	onQuiet := [3]string{"POST", "/commit-pack", pageFile("quiet", "quiet.txt")}
@@ -36,22 +38,24 @@ func pageBefore() map[string][][3]string {
 	}
 	note := [3]string{"POST", "/notes", `{"object_ref":"main","note":"n"}`}
 	credential := [3]string{"POST", "/git-credentials", `{"password":"p"}`}
-	return map[string][][3]string{
-		"DELETE /branches":                          {{"POST", "/branches/create", `{"target_branch":"draft","base_ref":"main","target_is_ephemeral":true}`}},
-		"GET /tag":                                  {tag("v1.0")},
-		"DELETE /tags/release%2Fv1":                 {tag("release/v1")},
-		"GET /branches/diff":                        {topic},
-		"POST /restore-commit":                      {topic},
-		"POST /merge":                               {topic, onTopic},
-		"GET /merge/preview":                        {topic, onTopic},
-		"POST /cherry-pick":                         {topic, onTopic},
-		"POST /land":                                {topic, onTopic, quiet, onQuiet},
-		"POST /undelete":                            {{"DELETE", "", ""}},
-		"GET /notes":                                {note},
-		"DELETE /notes":                             {note},
-		"PUT /git-credentials/" + pageCredential:    {credential},
-		"DELETE /git-credentials/" + pageCredential: {credential},
+	before := map[string][][3]string{
+		"DELETE /branches":          {draft},
+		"GET /tag":                  {tag("v1.0")},
+		"DELETE /tags/release%2Fv1": {tag("release/v1")},
+		"GET /branches/diff":        {topic},
+		"POST /restore-commit":      {topic},
+		"POST /merge":               {topic, onTopic},
+		"GET /merge/preview":        {topic, onTopic},
+		"POST /cherry-pick":         {topic, onTopic},
+		"POST /land":                {topic, onTopic, quiet, onQuiet},
+		"POST /undelete":            {gone},
+		"GET /notes":                {note},
+		"DELETE /notes":             {note},
 	}
+	for _, method := range []string{"PUT", "DELETE"} {
+		before[method+" /git-credentials/"+pageCredential] = [][3]string{credential}
+	}
+	return before
 }
 
 func pageFile(branch, path string) string {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ import (
 // moves no branch. The metric is merges a second; those of the server are synced to disk.
 func BenchmarkLand(b *testing.B) {
 	const files, branches = 10_000, 100
-	git := oracle.New(b)
+	l := &landing{git: oracle.New(b)}
 	var in bytes.Buffer
 	in.WriteString("commit refs/heads/main\nmark :1\ncommitter C <c@d> 1 +0000\ndata 0\n")
 	for i := range files {
@@ -37,37 +38,59 @@ func BenchmarkLand(b *testing.B) {
 		text := landText(n, "changed")
 		fmt.Fprintf(&in, "commit refs/heads/b%d\ncommitter C <c@d> 2 +0000\ndata 0\nfrom :1\nM 644 inline %s\ndata %d\n%s\n", n,
 			landPath(n*97), len(text), text)
+		l.merges = append(l.merges, [2]string{"main", fmt.Sprint("b", n)})
 	}
-	git.Input(in.Bytes(), "fast-import", "--quiet", "--date-format=raw")
-	packed := git.Input(nil, "pack-objects", "--quiet", "--revs", "--all", "--stdout", "--delta-base-offset")
-	var commands []engine.Command
-	for line := range strings.Lines(git.Git("for-each-ref", "--format=%(objectname) %(refname)")) {
-		id, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		parsed, err := object.ParseID(id)
-		if err != nil {
-			b.Fatal(err)
-		}
-		commands = append(commands, engine.Command{Name: name, New: parsed})
+	l.git.Input(in.Bytes(), "fast-import", "--quiet", "--date-format=raw")
+	l.run(b)
+}
+
+// BenchmarkLandReal lands what the newest 200 merges of the repository in PACKHORSE_REAL_REPO have
+// merged, on the first parent of the oldest of them. Commits between them are left out, so some
+// conflict. git merges the parents of each merge.
+func BenchmarkLandReal(b *testing.B) {
+	l := &landing{git: oracle.Real(b)}
+	lines := strings.Split(l.git.Git("rev-list", "--first-parent", "--merges", "--parents", "-n", "200", "HEAD"), "\n")
+	for _, line := range slices.Backward(lines) {
+		ids := strings.Fields(line)
+		l.merges = append(l.merges, [2]string{ids[1], ids[2]})
 	}
+	l.run(b)
+}
+
+// landing is merges of a repository, each of a target and a source. All are landed on the first
+// target.
+type landing struct {
+	git    *oracle.Repository
+	merges [][2]string
+}
+
+func (l *landing) run(b *testing.B) {
+	b.Helper()
+	commands := []engine.Command{{Name: "refs/heads/main", New: l.resolve(b, l.merges[0][0])}}
+	var sources []engine.LandSource
+	var tips, pairs bytes.Buffer
+	for i, merge := range l.merges {
+		name := fmt.Sprint("source", i)
+		commands = append(commands, engine.Command{Name: "refs/heads/" + name, New: l.resolve(b, merge[1])})
+		sources = append(sources, engine.LandSource{Source: engine.CommitName{Text: name}})
+		fmt.Fprintf(&pairs, "%s %s\n", merge[0], merge[1])
+	}
+	for _, command := range commands {
+		fmt.Fprintln(&tips, command.New)
+	}
+	packed := l.git.Input(tips.Bytes(), "pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset")
 	person := commit.Person{Name: "B", Email: "b@example.com"}
 	actor := engine.Actor{Org: enginetest.Org, Subject: "bench"}
-	var sources []engine.LandSource
-	var pairs bytes.Buffer
-	for n := range branches {
-		name := fmt.Sprint("b", n)
-		sources = append(sources, engine.LandSource{Source: engine.CommitName{Text: name}})
-		fmt.Fprintf(&pairs, "main %s\n", name)
-	}
 	perSecond := func(b *testing.B, took time.Duration) {
 		b.Helper()
-		b.ReportMetric(float64(b.N*branches)/took.Seconds(), "merges/s")
+		b.ReportMetric(float64(b.N*len(l.merges))/took.Seconds(), "merges/s")
 	}
-	served := func(b *testing.B, merge func(repo *engine.Repository)) {
+	served := func(b *testing.B, merge func(repo *engine.Repository) (conflicts int)) {
 		b.Helper()
 		host, shut := openLand(b)
 		defer shut()
 		var took time.Duration
-		n := 0
+		n, conflicts := 0, 0
 		for b.Loop() {
 			b.StopTimer()
 			n++
@@ -75,32 +98,43 @@ func BenchmarkLand(b *testing.B) {
 			enginetest.Push(b, repo, packed, commands...)
 			b.StartTimer()
 			began := time.Now()
-			merge(repo)
+			conflicts = merge(repo)
 			took += time.Since(began)
 		}
 		perSecond(b, took)
+		b.ReportMetric(float64(conflicts), "conflicts")
 	}
 	b.Run("land", func(b *testing.B) {
-		served(b, func(repo *engine.Repository) {
+		served(b, func(repo *engine.Repository) (conflicts int) {
 			outcome, err := repo.Land(context.Background(), actor, engine.LandRequest{
 				Target: engine.MergeBranch{Name: "main"}, Sources: sources, Author: person,
 			})
-			if err != nil || outcome.Sources[branches-1].Kind != engine.LandMerged {
-				b.Fatal(outcome.Sources, err)
+			if err != nil {
+				b.Fatal(err)
 			}
+			for i := range outcome.Sources {
+				if outcome.Sources[i].Kind == engine.LandConflicted {
+					conflicts++
+				}
+			}
+			return conflicts
 		})
 	})
 	b.Run("one by one", func(b *testing.B) {
-		served(b, func(repo *engine.Repository) {
+		served(b, func(repo *engine.Repository) (conflicts int) {
 			for _, source := range sources {
 				outcome, err := repo.Merge(context.Background(), actor, engine.MergeRequest{
 					Source: source.Source, Target: engine.MergeBranch{Name: "main"}, Strategy: engine.AlwaysMerge,
 					Details: engine.CommitDetails{Message: "merge", Author: person},
 				})
-				if err != nil || outcome.Kind != engine.MergeCommitted {
-					b.Fatal(outcome.Kind, err)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if outcome.Kind == engine.MergeConflicted {
+					conflicts++
 				}
 			}
+			return conflicts
 		})
 	})
 	b.Run("git merge-tree", func(b *testing.B) {
@@ -112,8 +146,8 @@ func BenchmarkLand(b *testing.B) {
 				b.Fatal(err)
 			}
 			cmd := exec.Command("git", "merge-tree", "--write-tree", "--stdin")
-			cmd.Env = append(oracle.Env(git.Dir), "GIT_OBJECT_DIRECTORY="+objects,
-				"GIT_ALTERNATE_OBJECT_DIRECTORIES="+git.Dir+"/objects")
+			cmd.Env = append(oracle.Env(l.git.Dir), "GIT_OBJECT_DIRECTORY="+objects,
+				"GIT_ALTERNATE_OBJECT_DIRECTORIES="+l.git.Dir+"/objects")
 			cmd.Stdin = bytes.NewReader(pairs.Bytes())
 			b.StartTimer()
 			began := time.Now()
@@ -124,6 +158,15 @@ func BenchmarkLand(b *testing.B) {
 		}
 		perSecond(b, took)
 	})
+}
+
+func (l *landing) resolve(b *testing.B, name string) object.ID {
+	b.Helper()
+	id, err := object.ParseID(l.git.Git("rev-parse", name))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return id
 }
 
 func landPath(i int) string { return fmt.Sprintf("d%03d/f%05d", i%100, i) }

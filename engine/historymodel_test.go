@@ -32,11 +32,12 @@ const (
 	keptObjects = 2 * time.Hour
 )
 
-// TestHistoryModel makes random writes of all kinds and reads at random moments, beside a model
-// that keeps the refs of every state and the files of every commit. Meanwhile the clock goes on,
-// maintenance removes what is older than the window, stores are opened again, and the power fails.
-// A state of the window is the model's, whatever has happened since; one before it is refused.
-// PACKHORSE_MODEL_COUNT is the number of steps.
+// TestHistoryModel makes random writes of all kinds, with transactions over two repositories and
+// undos, and reads at random moments, beside a model that keeps the refs of every state and the
+// files of every commit. Meanwhile the clock goes on, maintenance removes what is older than the
+// window, stores are opened again, and the power fails. A state of the window is the model's,
+// whatever has happened since; one before it is refused. PACKHORSE_MODEL_COUNT is the number of
+// steps.
 func TestHistoryModel(t *testing.T) {
 	t.Parallel()
 	odbtest.NeedsEmbedded(t, "the power of its disk fails")
@@ -278,6 +279,8 @@ func (m *historyModel) step() {
 		{"tag", 2, m.tag},
 		{"note", 2, m.addNote},
 		{"fork", 2, m.fork},
+		{"transaction", 4, m.transact},
+		{"undo", 4, m.undo},
 		{"maintenance", 3, m.maintain},
 		{"reopen", 1, m.restart},
 		{"power loss", 1, m.losePower},
@@ -487,6 +490,122 @@ func (m *historyModel) addNote(r *modelRepo, now map[string]object.ID) bool {
 		engine.NoteTarget{Ref: engine.DefaultNotesRef, Object: named(now[from])}, fmt.Sprint("note ", m.serial), true)
 	must(m.t, err)
 	now[result.Ref] = result.New
+	return true
+}
+
+// transact moves a branch and makes a tag and a commit in one repository, and sometimes branches in
+// another one, too: in one transaction, which may be a dry run.
+func (m *historyModel) transact(r *modelRepo, now map[string]object.ID) bool {
+	from := m.oneOf(now, headsPrefix)
+	if from == "" || now["refs/heads/main"].IsZero() {
+		return false
+	}
+	m.serial++
+	tag, branch := fmt.Sprint("t", m.serial), []string{"one", "two", "three"}[m.random.IntN(3)]
+	text, path := fmt.Sprintf("%d\n", m.serial), []string{"m/a", "m/b"}[m.random.IntN(2)]
+	tip := now[from]
+	created := func(part int, name string, at object.ID) engine.Step {
+		return engine.Step{Part: part, Operation: &engine.CreateBranchOperation{
+			CreateBranchRequest: engine.CreateBranchRequest{Branch: name, Base: named(at), Force: true},
+		}}
+	}
+	steps := []engine.Step{
+		created(0, branch, tip),
+		{Operation: &engine.CreateTagOperation{Name: tag, Target: branchNamed(branch)}},
+		commitStep(0, branch, path, "1"),
+	}
+	parts := []engine.Part{{Repo: r.Repository, Actor: acme}}
+	other := m.repos[m.random.IntN(len(m.repos))]
+	theirs := maps.Clone(other.states[len(other.states)-1].refs)
+	their := theirs["refs/heads/main"]
+	if other == r || their.IsZero() || m.random.IntN(2) == 0 {
+		other = nil
+	} else {
+		parts = append(parts, engine.Part{Repo: other.Repository, Actor: acme})
+		steps = append(steps, created(1, "three", their))
+	}
+	dry := m.random.IntN(4) == 0
+	for i := range parts {
+		parts[i].Actor.DryRun = dry
+	}
+	result, err := transact(m.t.Context(), m.host, parts, steps, map[string][]byte{"1": []byte(text)})
+	must(m.t, err)
+	if dry {
+		m.did["dry transaction"]++
+		if other != nil {
+			m.note(other, other.states[len(other.states)-1].refs)
+		}
+		return true
+	}
+	now["refs/tags/"+tag] = tip
+	now[headsPrefix+branch] = result.Outcomes[2].Commit.New
+	after := maps.Clone(m.files[tip])
+	id := blobOf(text)
+	m.texts[id] = text
+	after[path] = engine.File{Path: path, Mode: object.ModeBlob, ID: id}
+	if mode := m.files[tip][path].Mode; mode != 0 {
+		after[path] = engine.File{Path: path, Mode: mode, ID: id}
+	}
+	m.files[now[headsPrefix+branch]] = after
+	if other != nil {
+		m.did["transaction of two"]++
+		theirs["refs/heads/three"] = their
+		m.note(other, theirs)
+	}
+	return true
+}
+
+// undo goes back to a state, or takes a transaction back.
+func (m *historyModel) undo(r *modelRepo, now map[string]object.ID) bool {
+	main := func(state map[string]object.ID) map[string]object.ID {
+		kept := maps.Clone(state)
+		maps.DeleteFunc(kept, func(name string, _ object.ID) bool { return strings.HasPrefix(name, refs.Ephemeral.Full("")) })
+		return kept
+	}
+	last := len(r.states) - 1
+	to := 1 + m.random.IntN(last)
+	then := main(r.states[to].refs)
+	request := engine.UndoRequest{To: seq(uint64(to))}
+	one := to < last && m.random.IntN(3) == 0
+	if one {
+		request = engine.UndoRequest{Sequence: uint64(to) + 1, Force: true}
+	}
+	m.reopen(r) // the default branch may have been chosen since
+	undone, err := r.Undo(m.t.Context(), acme, request)
+	_, isDefault := then[headsPrefix+r.Item().DefaultBranch]
+	switch {
+	case to < r.floor:
+		m.did["refused undo"]++
+		if !errors.Is(err, engine.ErrPast) {
+			m.t.Errorf("%s to %d, from %d on: %v", r.name, to, r.floor, err)
+		}
+		return false
+	case errors.Is(err, engine.ErrDefaultBranch) && !isDefault:
+		return false
+	case one && errors.Is(err, engine.ErrInvalid) && maps.Equal(r.states[to].refs, r.states[to+1].refs):
+		return false // it changed no ref
+	}
+	must(m.t, err)
+	if one { // what the transaction changed is as it was before
+		for _, state := range []map[string]object.ID{r.states[to].refs, r.states[to+1].refs} {
+			for name := range state {
+				if was := r.states[to].refs[name]; was != r.states[to+1].refs[name] {
+					if now[name] = was; was.IsZero() {
+						delete(now, name)
+					}
+				}
+			}
+		}
+		m.did["undo of one"]++
+	} else {
+		maps.DeleteFunc(now, func(name string, _ object.ID) bool { return !strings.HasPrefix(name, refs.Ephemeral.Full("")) })
+		maps.Copy(now, then)
+	}
+	for _, ref := range undone.Refs {
+		if now[ref.Name] != ref.After {
+			m.t.Errorf("%s: undone %v, want %s", r.name, ref, now[ref.Name])
+		}
+	}
 	return true
 }
 

@@ -264,15 +264,15 @@ func (u *undoing) model(
 	return want
 }
 
-// TestUndo undoes an undo, brings branches back to their place, takes back refs of both namespaces,
-// and answers again under a key.
+// TestUndo undoes an undo, brings a branch back as the newest one, takes back refs of both
+// namespaces, and answers again under a key.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	u := newUndoing(t, enginetest.Open(t), "r")
 	for _, name := range []string{"one", "two", "three"} {
 		u.moved(map[string]object.ID{"refs/heads/" + name: u.ids[0]})
 	}
-	before, was := tips(t, u.repo), u.refs()
+	was := u.refs()
 	at := u.head()
 	u.moved(map[string]object.ID{"refs/heads/two": {}, "refs/heads/main": u.ids[1]})
 	u.moved(map[string]object.ID{"refs/heads/four": u.ids[2], "refs/tags/v": u.ids[2]})
@@ -283,16 +283,13 @@ func TestUndo(t *testing.T) {
 	must(t, err)
 	u.want("undone", was)
 	now := tips(t, u.repo)
-	if !maps.Equal(now, before) || undone.To != at || undone.Sequence != at+3 || len(undone.Refs) != 4 {
-		t.Errorf("undone %+v, branches were %v and are %v", undone, before, now)
+	if !strings.HasPrefix(now["two"], "3 ") || undone.To != at || undone.Sequence != at+3 || len(undone.Refs) != 4 {
+		t.Errorf("undone %+v, branches are %v", undone, now)
 	}
 	u.undone(engine.UndoRequest{Sequence: undone.Sequence})
 	u.want("the undo is undone", then)
 	u.undone(engine.UndoRequest{Sequence: u.head()})
 	u.want("and that, too", was)
-	if now := tips(t, u.repo); !maps.Equal(now, before) {
-		t.Errorf("branches were %v, and are %v", before, now)
-	}
 	again, err := u.repo.Undo(t.Context(), keyed, engine.UndoRequest{To: seq(at)})
 	if err != nil || again.Sequence != undone.Sequence || again.To != at || !slices.Equal(again.Refs, undone.Refs) {
 		t.Errorf("answered again: %+v, %v, and before %+v", again, err, undone)

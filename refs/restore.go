@@ -40,8 +40,8 @@ func (tx *Tx) Transaction(ctx context.Context, sequence uint64) (entries []Entry
 }
 
 // Restore gives the ref of an entry the state that it had before the entry: it deletes the ref, or
-// sets it as [Tx.Set] does. A ref that it creates comes back to its former place in the order of
-// creation. The caller has made sure that the object exists, with everything reachable from it.
+// sets it as [Tx.Set] does. The caller has made sure that the object exists, with everything
+// reachable from it.
 //
 // Errors: those of [Tx.Set].
 func (tx *Tx) Restore(ctx context.Context, entry *Entry) error {
@@ -52,7 +52,7 @@ func (tx *Tx) Restore(ctx context.Context, entry *Entry) error {
 		}
 		return err
 	}
-	return tx.set(ctx, entry.Ref, nil, entry.before.ID, entry.before.Peeled, entry.before)
+	return tx.Set(ctx, entry.Ref, nil, entry.before.ID, entry.before.Peeled)
 }
 
 // Patterns select refs by their full names, in the language of policies: a name, or its begin and a

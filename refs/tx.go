@@ -169,13 +169,6 @@ func (tx *Tx) All(ctx context.Context, prefix string) iter.Seq2[Ref, error] {
 //
 // Errors: [ErrInvalidName], [ErrDenied], [ErrStale], [ErrNameConflict], [ErrLimit].
 func (tx *Tx) Set(ctx context.Context, name string, expected *object.ID, id, peeled object.ID) error {
-	return tx.set(ctx, name, expected, id, peeled, nil)
-}
-
-// set is Set. A ref that it creates gets a new place in the order of creation, or that of former.
-func (tx *Tx) set(
-	ctx context.Context, name string, expected *object.ID, id, peeled object.ID, former *Ref,
-) error {
 	if err := checkStored(name); err != nil {
 		return err
 	}
@@ -193,9 +186,6 @@ func (tx *Tx) set(
 		}
 		after.Created = Creation{Sequence: tx.head.sequence + 1, Index: uint32(tx.slot(name))}
 		after.createdMillis = tx.change.Time.UnixMilli()
-		if former != nil {
-			after.Created, after.createdMillis = former.Created, former.createdMillis
-		}
 	} else {
 		after.Created, after.createdMillis = before.Created, before.createdMillis
 		if before.ID == id {

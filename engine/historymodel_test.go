@@ -555,6 +555,15 @@ func (m *historyModel) transact(r *modelRepo, now map[string]object.ID) bool {
 	return true
 }
 
+// anyState returns a state of a repository, mostly one that can be read.
+func (m *historyModel) anyState(r *modelRepo) int {
+	first := 1
+	if m.random.IntN(4) > 0 {
+		first = max(r.floor, 1)
+	}
+	return first + m.random.IntN(len(r.states)-first)
+}
+
 // undo goes back to a state, or takes a transaction back.
 func (m *historyModel) undo(r *modelRepo, now map[string]object.ID) bool {
 	main := func(state map[string]object.ID) map[string]object.ID {
@@ -563,7 +572,7 @@ func (m *historyModel) undo(r *modelRepo, now map[string]object.ID) bool {
 		return kept
 	}
 	last := len(r.states) - 1
-	to := 1 + m.random.IntN(last)
+	to := m.anyState(r)
 	then := main(r.states[to].refs)
 	request := engine.UndoRequest{To: seq(uint64(to))}
 	one := to < last && m.random.IntN(3) == 0
@@ -671,7 +680,7 @@ func (m *historyModel) losePower(_ *modelRepo, _ map[string]object.ID) bool {
 
 // readAny reads a repository at a moment, named by its position or by a time.
 func (m *historyModel) readAny(r *modelRepo, _ map[string]object.ID) bool {
-	sequence := 1 + m.random.IntN(len(r.states)-1)
+	sequence := m.anyState(r)
 	refName := m.oneOf(r.states[sequence].refs, "")
 	path := ""
 	if listed := m.files[r.states[sequence].refs[refName]]; len(listed) > 0 {

@@ -413,6 +413,10 @@ func (tx *Tx) putChanges(result *Result) {
 		}
 		entry := *tx.shared()
 		entry.Index, entry.Ref = uint32(len(result.Updates)), name
+		if invariants.Enabled && before == nil {
+			invariants.Check(after.Created.Sequence == tx.next.sequence,
+				"refs: %s is created by %d as of %d", name, tx.next.sequence, after.Created.Sequence)
+		}
 		if before != nil {
 			entry.before, entry.Before = before, before.ID
 			tx.next.count--

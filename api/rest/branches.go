@@ -81,12 +81,7 @@ func (d *Door) openOne(
 // CreateBranch answers POST /repos/branches/create.
 func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 	var request struct {
-		TargetBranch      string `json:"target_branch"`
-		TargetIsEphemeral bool   `json:"target_is_ephemeral"`
-		BaseBranch        string `json:"base_branch"`
-		BaseRef           string `json:"base_ref"`
-		BaseIsEphemeral   bool   `json:"base_is_ephemeral"`
-		Force             bool   `json:"force"`
+		newBranch
 		dryRun
 	}
 	repo, by, err := d.writeJSON(x, grant, "POST /repos/branches/create", &request)
@@ -99,8 +94,7 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 	case request.BaseBranch == "" && request.BaseRef == "":
 		return badRequest("base_branch or base_ref is required")
 	}
-	created, err := repo.CreateBranch(x.Context(), by, newBranch(request.TargetBranch, request.TargetIsEphemeral,
-		request.BaseRef, request.BaseBranch, request.BaseIsEphemeral, request.Force))
+	created, err := repo.CreateBranch(x.Context(), by, request.creation())
 	if err != nil {
 		return err
 	}
@@ -116,19 +110,27 @@ func (d *Door) CreateBranch(x exchange.Exchange, grant *auth.Grant) error {
 	}{branchMessage(&created), request.TargetBranch, request.TargetIsEphemeral, created.Tip.String()})
 }
 
-// newBranch is the creation of a branch. A base by its newer name is any revision, by its older one
-// a branch.
-func newBranch(
-	branch string, ephemeral bool, ref, base string, baseIsEphemeral, force bool,
-) engine.CreateBranchRequest {
+// newBranch has the fields of the creation of a branch.
+type newBranch struct {
+	TargetBranch      string `json:"target_branch"`
+	TargetIsEphemeral bool   `json:"target_is_ephemeral"`
+	BaseBranch        string `json:"base_branch"`
+	BaseRef           string `json:"base_ref"`
+	BaseIsEphemeral   bool   `json:"base_is_ephemeral"`
+	Force             bool   `json:"force"`
+}
+
+// creation is what they ask for. A base by its newer name is any revision, by its older one a
+// branch.
+func (b *newBranch) creation() engine.CreateBranchRequest {
 	create := engine.CreateBranchRequest{
-		Branch:    branch,
-		Namespace: namespace(ephemeral),
-		Base:      engine.CommitName{Text: ref, Namespace: namespace(baseIsEphemeral), Field: "base_ref"},
-		Force:     force,
+		Branch:    b.TargetBranch,
+		Namespace: namespace(b.TargetIsEphemeral),
+		Base:      engine.CommitName{Text: b.BaseRef, Namespace: namespace(b.BaseIsEphemeral), Field: "base_ref"},
+		Force:     b.Force,
 	}
-	if ref == "" {
-		create.Base.Text, create.Base.Kind, create.Base.Field = base, engine.BranchName, "base_branch"
+	if b.BaseRef == "" {
+		create.Base.Text, create.Base.Kind, create.Base.Field = b.BaseBranch, engine.BranchName, "base_branch"
 	}
 	return create
 }

@@ -31,13 +31,8 @@ type patchOperationJSON struct {
 
 // branchOperationJSON creates, renames or deletes a branch.
 type branchOperationJSON struct {
-	Action            string `json:"action"`
-	TargetBranch      string `json:"target_branch"`
-	TargetIsEphemeral bool   `json:"target_is_ephemeral"`
-	BaseBranch        string `json:"base_branch"`
-	BaseRef           string `json:"base_ref"`
-	BaseIsEphemeral   bool   `json:"base_is_ephemeral"`
-	Force             bool   `json:"force"`
+	Action string `json:"action"`
+	newBranch
 	NewName           string `json:"new_name"`
 	ExpectedTargetSHA string `json:"expected_target_sha"`
 }
@@ -129,10 +124,7 @@ func (b *branchOperationJSON) operation() (engine.Operation, error) {
 	switch b.Action {
 	case "create":
 		return &engine.CreateBranchOperation{
-			CreateBranchRequest: newBranch(
-				b.TargetBranch, b.TargetIsEphemeral, b.BaseRef, b.BaseBranch, b.BaseIsEphemeral, b.Force,
-			),
-			Expected: expected,
+			CreateBranchRequest: b.creation(), Expected: expected,
 		}, nil
 	case "move":
 		return &engine.RenameBranchOperation{Namespace: space, From: b.TargetBranch, To: b.NewName, Expected: expected}, nil

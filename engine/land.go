@@ -165,7 +165,10 @@ func (r *Repository) planLanding(
 	}
 	l := &landing{
 		repo: r, request: request, objects: objects, left: r.host.limits.MergeBytesMax, outcome: &outcome,
-		tips: []object.ID{outcome.Old}, fresh: make(map[object.ID]bool),
+		tips: []object.ID{outcome.Old},
+	}
+	if l.ancestry, err = revwalk.NewAncestry(ctx, objects.View().Linked(), outcome.Old); err != nil {
+		return outcome, err
 	}
 	err = fair.Do(ctx, func(ctx context.Context) error {
 		stopped := false
@@ -198,13 +201,9 @@ type landing struct {
 	// made the second one and those after it.
 	tips []object.ID
 	by   []int
-	// fresh are the commits that came with landed sources, unless there are too many.
-	fresh map[object.ID]bool
-	many  bool
+	// ancestry is that of the tip.
+	ancestry *revwalk.Ancestry
 }
-
-// freshMax bounds the commits of landed sources that are remembered.
-const freshMax = 100_000
 
 // land merges the next source into what the others came to.
 func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed, error) {
@@ -213,7 +212,7 @@ func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed
 	}
 	landed := Landed{Kind: LandMerged, Source: source}
 	view := l.objects.View().Linked()
-	bases, fresh, err := l.basesOf(ctx, view, source)
+	bases, err := l.ancestry.MergeBases(ctx, source)
 	if err != nil {
 		return landed, err
 	}
@@ -245,10 +244,11 @@ func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed
 	}
 	if l.request.Sources[index].Squash {
 		landed.Kind, header.Parents = LandSquashed, header.Parents[:1]
-	} else {
-		l.remember(fresh)
 	}
 	if landed.Commit, err = commit.Build(ctx, l.objects, result.Tree, header); err != nil {
+		return landed, err
+	}
+	if err := l.ancestry.Advance(ctx, landed.Commit); err != nil {
 		return landed, err
 	}
 	l.outcome.Commit, l.outcome.Tree = landed.Commit, result.Tree
@@ -263,41 +263,6 @@ func (l *landing) merge(
 		Ours: l.request.Target.Name, Theirs: l.request.Sources[index].Source.Text, BytesMax: max(l.left, 1),
 		PathBytesMax: l.repo.host.limits.MergePathBytesMax,
 	})
-}
-
-// basesOf returns the merge bases of a source and the tip, and the commits of the source that the
-// target did not have at first. Where none of these came with another source, the bases are those
-// with the target at first, and the merges on top of it need not be walked.
-func (l *landing) basesOf(ctx context.Context, view *odb.View, source object.ID) (bases, fresh []object.ID, err error) {
-	alone := !l.many
-	for c, err := range revwalk.Walk(ctx, view, revwalk.WalkOptions{
-		Tips: []object.ID{source}, Hide: []object.ID{l.outcome.Old},
-	}) {
-		if err != nil {
-			return nil, nil, err
-		}
-		if len(fresh) == freshMax || l.fresh[c.ID] {
-			alone = false
-			break
-		}
-		fresh = append(fresh, c.ID)
-	}
-	tip := l.outcome.Commit
-	if alone {
-		tip = l.outcome.Old
-	}
-	bases, err = revwalk.MergeBases(ctx, view, tip, source)
-	return bases, fresh, err
-}
-
-// remember notes the commits that come with a source.
-func (l *landing) remember(fresh []object.ID) {
-	for _, id := range fresh {
-		l.fresh[id] = true
-	}
-	if len(l.fresh) >= freshMax {
-		l.many = true
-	}
 }
 
 // clashesMax bounds what is named as clashing with one source.

@@ -9,6 +9,7 @@ import (
 	"packhorse/odb/hot"
 	"packhorse/odb/segment"
 	"packhorse/pack/delta"
+	"packhorse/pack/invariants"
 	"packhorse/pack/object"
 )
 
@@ -28,9 +29,6 @@ func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, pred
 	if t == object.TypeBlob && len(data) > streamedMin {
 		return q.WriteBlobFrom(ctx, bytes.NewReader(data), int64(len(data)))
 	}
-	if int64(len(data)) > q.store.limits.ObjectBytes {
-		return object.ZeroID, fmt.Errorf("%s of %d bytes: %w", t, len(data), ErrTooLarge)
-	}
 	if err := q.checkNew(ctx, t, data, predecessor); err != nil {
 		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
 	}
@@ -38,20 +36,48 @@ func (q *Quarantine) Write(ctx context.Context, t object.Type, data []byte, pred
 	if err != nil {
 		return object.ZeroID, fmt.Errorf("write %s: %w", t, err)
 	}
+	return id, q.putNew(ctx, id, t, data, predecessor)
+}
+
+// WriteHashed is [Quarantine.Write] for an object whose ID the caller has from [object.Hash].
+func (q *Quarantine) WriteHashed(
+	ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID,
+) error {
+	if t == object.TypeBlob && len(data) > streamedMin {
+		_, err := q.WriteBlobFrom(ctx, bytes.NewReader(data), int64(len(data)))
+		return err
+	}
+	if invariants.Enabled {
+		hashed, err := object.Hash(t, data)
+		invariants.Check(err != nil || hashed == id, "odb: %s %s is written as %s", t, hashed, id)
+	}
+	if err := q.checkNew(ctx, t, data, predecessor); err != nil {
+		return fmt.Errorf("write %s %s: %w", t, id, err)
+	}
+	return q.putNew(ctx, id, t, data, predecessor)
+}
+
+// putNew adds an object that has been checked, unless the pool has it.
+func (q *Quarantine) putNew(
+	ctx context.Context, id object.ID, t object.Type, data []byte, predecessor object.ID,
+) error {
 	if there, err := q.has(ctx, id); there || err != nil {
-		return id, err
+		return err
 	}
 	if predecessor == id { // borrowed, and perhaps not readable: a delta would build on itself
 		predecessor = object.ZeroID
 	}
 	if err := q.put(ctx, id, t, data, predecessor); err != nil {
-		return object.ZeroID, fmt.Errorf("write %s %s: %w", t, id, err)
+		return fmt.Errorf("write %s %s: %w", t, id, err)
 	}
-	return id, nil
+	return nil
 }
 
 // checkNew checks an object as an object of a pack is checked.
 func (q *Quarantine) checkNew(ctx context.Context, t object.Type, data []byte, predecessor object.ID) error {
+	if int64(len(data)) > q.store.limits.ObjectBytes {
+		return fmt.Errorf("%d bytes: %w", len(data), ErrTooLarge)
+	}
 	if t != object.TypeBlob && len(data) > segment.WholeMax {
 		return fmt.Errorf("%d bytes: %w", len(data), ErrTooLarge) // too large to be read whole
 	}

@@ -141,8 +141,7 @@ func (o *objects) store(ctx context.Context, q *odb.Quarantine, id object.ID) er
 			return fmt.Errorf("read merged tree %s: %w", id, err)
 		}
 	}
-	_, err := q.Write(ctx, f.kind, f.data, f.predecessor)
-	return err
+	return q.WriteHashed(ctx, id, f.kind, f.data, f.predecessor)
 }
 
 // find returns the entry at a path below a tree.

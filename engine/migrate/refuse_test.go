@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -261,13 +262,13 @@ func TestTwoRuns(t *testing.T) {
 // hookedKeys calls a function before the batch with that number.
 type hookedKeys struct {
 	kv.Store
-	at      int
+	at      int64
 	written func()
-	batches int
+	batches atomic.Int64
 }
 
 func (h *hookedKeys) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error) {
-	if h.batches++; h.batches == h.at {
+	if h.batches.Add(1) == h.at {
 		h.written()
 	}
 	return h.Store.Apply(ctx, batch)

@@ -5,7 +5,7 @@
 //
 //	graph, queue           commits by number, read once; the queue by date
 //	walk                   git rev-list
-//	mergebase              merge bases, ancestry
+//	mergebase, ancestry    merge bases, of two commits and of one that grows
 //	deepen                 shallow boundaries
 //	listing                walks that rest between two pages
 //	pathwalk, pathreader,  walks limited to a path, with changed-path filters; trees side by side

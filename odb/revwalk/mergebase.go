@@ -106,14 +106,22 @@ func MergeBases(ctx context.Context, v *odb.View, a, b object.ID) ([]object.ID, 
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(found, func(a, b int32) int {
-		return cmp.Compare(p.history.nodes[b].seconds, p.history.nodes[a].seconds)
-	})
-	bases := make([]object.ID, len(found))
-	for i, n := range found {
-		bases[i] = p.history.ID(n)
-	}
+	bases, _ := p.history.newestFirst(found)
 	return bases, nil
+}
+
+// newestFirst sorts commits by date, the newest first and those of a date as they are, and returns
+// their IDs. alike reports whether two have the same date and generation number.
+func (h *Graph) newestFirst(found []int32) (ids []object.ID, alike bool) {
+	slices.SortStableFunc(found, func(a, b int32) int { return cmp.Compare(h.nodes[b].seconds, h.nodes[a].seconds) })
+	for i, n := range found {
+		ids = append(ids, h.ID(n))
+		if i > 0 {
+			before := &h.nodes[found[i-1]]
+			alike = alike || before.seconds == h.nodes[n].seconds && before.generation == h.nodes[n].generation
+		}
+	}
+	return ids, alike
 }
 
 // Ahead returns the number of commits reachable from a and not from b. Errors: [odb.ErrNotFound].

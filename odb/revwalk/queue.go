@@ -17,8 +17,8 @@ type Queue struct {
 // Len returns the number of commits in the queue.
 func (q *Queue) Len() int { return len(q.heap) }
 
-// peek returns the first commit and its key; the queue must not be empty.
-func (q *Queue) peek() (n int32, key int64) { return q.heap[0].n, q.heap[0].key }
+// firstKey returns the key of the first commit; the queue must not be empty.
+func (q *Queue) firstKey() int64 { return q.heap[0].key }
 
 // Push adds commit n with a key.
 func (q *Queue) Push(n int32, key int64) {

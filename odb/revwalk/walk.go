@@ -275,7 +275,7 @@ func (w *Walker) limit(ctx context.Context) ([]int32, error) {
 		if w.queue.Len() == 0 {
 			break
 		}
-		if _, newest := w.queue.peek(); date <= newest || w.shown > 0 {
+		if newest := w.queue.firstKey(); date <= newest || w.shown > 0 {
 			left = margin
 		} else if left--; left == 0 {
 			break

@@ -250,6 +250,7 @@ func TestOrgTransaction(t *testing.T) {
 			t.Errorf("%s has %v", name, tips)
 		}
 	}
+	w.undoPart(t, names)
 	good := token("r0", "git:write")
 	w.do(call{"POST " + v1, "seventeenth", ""}, nil).done(t)
 	for name, test := range map[string]struct {
@@ -277,5 +278,57 @@ func TestOrgTransaction(t *testing.T) {
 	}
 	if got := w.do(call{org, "org", transaction(inRepo("r0", "later", good))}, nil); got.status != http.StatusOK {
 		t.Errorf("with the token of the organization: status %d: %s", got.status, got.body)
+	}
+}
+
+// undoPart takes the last transaction, one of all repositories, back in the last of them, and puts
+// it there again: its events and the answer name the others.
+func (w *writable) undoPart(t *testing.T, names []string) {
+	t.Helper()
+	type position struct {
+		RepoID   string `json:"repo_id"`
+		Sequence uint64 `json:"sequence"`
+	}
+	type told struct {
+		Sequence  uint64
+		Elsewhere []position
+	}
+	var here uint64
+	for i, name := range names {
+		var page struct{ Events []told }
+		if err := json.Unmarshal(w.do(call{"GET " + v1 + "/events?limit=100", name, ""}, nil).body, &page); err != nil {
+			t.Fatal(err)
+		}
+		last := page.Events[len(page.Events)-1]
+		if here = last.Sequence; len(last.Elsewhere) != len(names)-1 {
+			t.Errorf("%s: %+v", name, last)
+		}
+		for _, event := range page.Events {
+			if event.Sequence != here && event.Elsewhere != nil {
+				t.Errorf("%s, repository %d: %+v", name, i, event)
+			}
+		}
+	}
+	name := names[len(names)-1]
+	undo := call{"POST " + v1 + "/undo", name, fmt.Sprintf(`{"sequence":%d}`, here)}
+	rehearsed := undo
+	rehearsed.body = fmt.Sprintf(`{"sequence":%d,"dry_run":true}`, here)
+	for _, c := range []call{rehearsed, undo} {
+		var undone told
+		got := w.do(c, nil)
+		got.done(t)
+		if err := json.Unmarshal(got.body, &undone); err != nil {
+			t.Fatal(err)
+		}
+		if len(undone.Elsewhere) != len(names)-1 || undone.Elsewhere[0].RepoID == "" || undone.Elsewhere[0].Sequence == 0 {
+			t.Errorf("%s: %s", c.body, got.body)
+		}
+	}
+	if tips := w.tips(name); len(tips) != 1 {
+		t.Errorf("%s has %v", name, tips)
+	}
+	again := w.do(call{"POST " + v1 + "/undo", name, fmt.Sprintf(`{"sequence":%d}`, here+1)}, nil)
+	if again.done(t); strings.Contains(string(again.body), "elsewhere") || len(w.tips(name)) != 3 {
+		t.Errorf("%s; branches %v", again.body, w.tips(name))
 	}
 }

@@ -33,6 +33,9 @@ type Undone struct {
 	To uint64
 	// Refs are the refs that have another value now, in the order of their names.
 	Refs []UndoneRef `json:"-"` // the journal has them
+	// Elsewhere are the positions of a transaction that was taken back in the journals of other
+	// repositories, where it stays.
+	Elsewhere []refs.Position `json:",omitempty"`
 }
 
 // UndoneRef is a ref that was given a former value; the zero ID is that of no ref.
@@ -71,10 +74,7 @@ func (r *Repository) Undo(ctx context.Context, actor Actor, request UndoRequest)
 			if err := now.checkKept(ctx, &request, to); err != nil {
 				return undone, err
 			}
-			err := fair.Do(ctx, func(ctx context.Context) (err error) {
-				undone.Refs, err = now.undo(ctx, tx, &request, to)
-				return err
-			})
+			err := fair.Do(ctx, func(ctx context.Context) error { return now.undo(ctx, tx, &request, &undone) })
 			// With an idempotency key the transaction has a record all the same.
 			if err == nil && len(undone.Refs) == 0 && actor.Receipt == nil {
 				undone.Sequence, err = tx.Sequence(), refs.ErrUnchanged
@@ -104,22 +104,22 @@ func (r *Repository) checkKept(ctx context.Context, request *UndoRequest, to uin
 	return nil
 }
 
-// undo makes the changes, and returns them.
-func (r *Repository) undo(
-	ctx context.Context, tx *refs.Tx, request *UndoRequest, to uint64,
-) ([]UndoneRef, error) {
-	entries, err := r.undoable(ctx, tx, request, to)
+// undo makes the changes, and completes what is told of them.
+func (r *Repository) undo(ctx context.Context, tx *refs.Tx, request *UndoRequest, undone *Undone) error {
+	entries, err := r.undoable(ctx, tx, request, undone.To)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var undone []UndoneRef
 	var moved MovedError
 	names := slices.Sorted(maps.Keys(entries))
 	for _, name := range names {
 		entry := entries[name]
+		if request.Sequence != 0 {
+			undone.Elsewhere = entry.Elsewhere
+		}
 		ref, err := tx.Lookup(ctx, name)
 		if err != nil && !errors.Is(err, refs.ErrNotFound) {
-			return nil, fmt.Errorf("look up %s: %w", name, err)
+			return fmt.Errorf("look up %s: %w", name, err)
 		}
 		switch {
 		case ref.ID == entry.Before:
@@ -128,23 +128,23 @@ func (r *Repository) undo(
 		case request.Sequence != 0 && !request.Force && ref.ID != entry.After:
 			moved.add(MovedRef{Name: name, Expected: entry.After, Actual: ref.ID})
 		case entry.Before.IsZero() && name == r.defaultRef(refs.Main):
-			return nil, &failure{kind: ErrDefaultBranch, text: fmt.Sprintf(
+			return &failure{kind: ErrDefaultBranch, text: fmt.Sprintf(
 				"branch %q did not exist, and is the default branch, which cannot be deleted: make another one the default first",
 				r.record.DefaultBranch)}
 		}
-		undone = append(undone, UndoneRef{Name: name, Before: ref.ID, After: entry.Before})
+		undone.Refs = append(undone.Refs, UndoneRef{Name: name, Before: ref.ID, After: entry.Before})
 		if err := fair.Pause(ctx); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if moved.Count > 0 {
 		moved.Sequence = request.Sequence
-		return nil, &moved
+		return &moved
 	}
-	if len(undone) == 0 {
-		return nil, nil
+	if len(undone.Refs) == 0 {
+		return nil
 	}
-	return undone, r.withStored(ctx, tx, func(v *odb.View) error { return restore(ctx, tx, v, undone, entries) })
+	return r.withStored(ctx, tx, func(v *odb.View) error { return restore(ctx, tx, v, undone.Refs, entries) })
 }
 
 // restore gives refs their former values. Deletions come first: they may make room for a name.

@@ -25,6 +25,9 @@ type Entry struct {
 	Time    time.Time
 	Cause   string
 	Options []string
+	// Elsewhere are the positions of the transaction in the journals of the other repositories in
+	// which it changed refs, in the order of its parts.
+	Elsewhere []Position
 
 	before, after *Ref // the states of the ref, nil for "absent"
 	// mark is the random number by which the transaction changed the token of the head; zero if a
@@ -33,6 +36,12 @@ type Entry struct {
 	// prior is the head on which the transaction built, of which the sequence, the counts and the
 	// token are known; nil if a release wrote the entry that kept no former states of refs.
 	prior *head
+}
+
+// Position is a transaction in the journal of a repository.
+type Position struct {
+	Repo     RepoID
+	Sequence uint64
 }
 
 // EventsMax bounds how many entries a page of [Store.Events] is asked for. A page ends with a whole
@@ -175,19 +184,24 @@ const (
 
 // Flags of an entry.
 const (
-	entryFirst  = 1 << iota // it is the first of its transaction, and has the shared fields
-	entryBefore             // the ref existed
-	entryAfter              // the ref exists
+	entryFirst     = 1 << iota // it is the first of its transaction, and has the shared fields
+	entryBefore                // the ref existed
+	entryAfter                 // the ref exists
+	entryElsewhere             // the first one of a transaction that is in other journals too
 )
 
 // encodeEntry returns the value of a journal row:
 //
-//	version(1) flags(1) [mark(8) prior time(varint, Unix milliseconds) actor cause count(uvarint) option...] ref [state before] [state after]
+//	version(1) flags(1) [mark(8) prior time(varint, Unix milliseconds) actor cause count(uvarint) option... [elsewhere]] ref [state before] [state after]
 //
 // Strings follow their size as a uvarint; the flags say which parts in brackets are present. prior
 // is the head before:
 //
 //	token(8) count(uvarint) nameBytes(uvarint)
+//
+// and elsewhere the positions in other journals:
+//
+//	count(uvarint) and for each: repository(16) sequence(uvarint)
 //
 // Rows of version 1 have no mark, and those of version 2 no prior head and no former states.
 func encodeEntry(entry *Entry) []byte {
@@ -201,6 +215,9 @@ func encodeEntry(entry *Entry) []byte {
 	if entry.after != nil {
 		flags |= entryAfter
 	}
+	if entry.Index == 0 && len(entry.Elsewhere) > 0 {
+		flags |= entryElsewhere
+	}
 	dst := []byte{entryVersion, flags}
 	if entry.Index == 0 {
 		dst = binary.BigEndian.AppendUint64(dst, entry.mark)
@@ -212,6 +229,12 @@ func encodeEntry(entry *Entry) []byte {
 		dst = binary.AppendUvarint(dst, uint64(len(entry.Options)))
 		for _, option := range entry.Options {
 			dst = appendString(dst, option)
+		}
+	}
+	if flags&entryElsewhere != 0 {
+		dst = binary.AppendUvarint(dst, uint64(len(entry.Elsewhere)))
+		for _, p := range entry.Elsewhere {
+			dst = binary.AppendUvarint(append(dst, p.Repo[:]...), p.Sequence)
 		}
 	}
 	dst = appendString(dst, entry.Ref)
@@ -274,6 +297,14 @@ func decodeEntry(pair kv.Pair, current *Entry) (Entry, error) {
 		}
 		for count := d.uvarint(); count > 0 && d.err == nil; count-- {
 			current.Options = append(current.Options, d.string())
+		}
+		if flags&entryElsewhere != 0 {
+			for count := d.uvarint(); count > 0 && d.err == nil; count-- {
+				var p Position
+				copy(p.Repo[:], d.take(len(p.Repo)))
+				p.Sequence = d.uvarint()
+				current.Elsewhere = append(current.Elsewhere, p)
+			}
 		}
 	}
 	entry := *current

@@ -77,6 +77,9 @@ func TestEntries(t *testing.T) {
 			sequence: shared.Sequence - 1, token: rapid.Uint64().Draw(t, "token"), count: rapid.Uint64().Draw(t, "count"),
 			nameBytes: rapid.Uint64().Draw(t, "name bytes"),
 		}
+		for i := range rapid.IntRange(0, 3).Draw(t, "elsewhere") {
+			shared.Elsewhere = append(shared.Elsewhere, Position{RepoID{2, byte(i)}, rapid.Uint64().Draw(t, "there")})
+		}
 		if len(shared.Options) == 0 {
 			shared.Options = nil
 		}

@@ -400,6 +400,7 @@ func (tx *Tx) checkCounted() {
 // shared returns an entry with the shared fields of the transaction.
 func (tx *Tx) shared() *Entry {
 	entry := tx.change.entry(&tx.head, &tx.next, tx.mark)
+	entry.Elsewhere = tx.also
 	return &entry
 }
 

@@ -37,6 +37,7 @@ type Tx struct {
 	park    func(head []byte) error // see Park; nil when the repository does not come back
 	next    head                    // the one that follows; see putChanges
 	mark    uint64                  // leads from the token of head to that of next
+	also    []Position              // of the transaction in other journals
 	result  []byte
 	told    *feedRow // for the feed of the organization; nil when there is nothing to tell
 }

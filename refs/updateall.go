@@ -38,7 +38,8 @@ func (e *AbsentError) Is(target error) bool { return target == ErrRepositoryNotF
 
 // UpdateAll is [Store.Update] on several different repositories in one batch, which requires the
 // heads of all of them: whoever reads sees what it does to all of them, or to none. Each repository
-// that changes gets an entry in its journal, and the transaction is in the feed once for each.
+// that changes gets an entry in its journal, which names those of the others, and the transaction
+// is in the feed once for each.
 //
 // prepare makes the changes through a Tx for each part, in their order, and returns the content of
 // the receipt. It is called again when another process has committed to one of the repositories. A
@@ -220,6 +221,7 @@ func (a *allParts) begin(ctx context.Context) ([]*Tx, error) {
 // seal makes one batch of all parts. A part that moves no ref only requires what it was decided on.
 func (a *allParts) seal(txs []*Tx) (result AllResult, batch *kv.Batch, moves bool, err error) {
 	batch = kv.NewBatch()
+	crossReference(txs)
 	for i, tx := range txs {
 		done := Result{Sequence: tx.head.sequence}
 		if tx.Moves() {
@@ -237,6 +239,19 @@ func (a *allParts) seal(txs []*Tx) (result AllResult, batch *kv.Batch, moves boo
 		batch.Append(txs[i].batch)
 	}
 	return result, batch, moves, batchLimit(batch)
+}
+
+// crossReference tells each part that moves a ref where the others do.
+func crossReference(txs []*Tx) {
+	var at []Position
+	for _, tx := range txs {
+		if tx.Moves() {
+			at = append(at, Position{tx.repo, tx.head.sequence + 1})
+		}
+	}
+	for _, tx := range txs {
+		tx.also = slices.DeleteFunc(slices.Clone(at), func(p Position) bool { return p.Repo == tx.repo })
+	}
 }
 
 // Moves reports whether the transaction gives a ref another value.

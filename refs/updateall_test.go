@@ -76,6 +76,12 @@ func TestUpdateAll(t *testing.T) {
 		if got := done.Parts[i]; got.Sequence != 3 || len(got.Updates) != 1 || got.Updates[0].Cause != "transaction" {
 			t.Errorf("%+v", got)
 		}
+		page, err := store.Events(t.Context(), repo, 2, 1)
+		elsewhere := []refs.Position{{repos[2], 3}, {repos[0], 3}, {repos[1], 3}}
+		elsewhere = slices.DeleteFunc(elsewhere, func(p refs.Position) bool { return p.Repo == repo })
+		if err != nil || len(page.Entries) != 1 || !slices.Equal(page.Entries[0].Elsewhere, elsewhere) {
+			t.Errorf("%v, %+v, want to be at %v, too", err, page.Entries, elsewhere)
+		}
 		if got := state(t, openSnapshot(t, store, repo)); got[mainRef] != id(2) {
 			t.Errorf("%v", got)
 		}

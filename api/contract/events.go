@@ -15,14 +15,21 @@ type EventList struct {
 
 // Event is one change of one ref.
 type Event struct {
-	Sequence uint64 `json:"sequence" jsonschema:"the transaction"`
-	Index    uint32 `json:"index" jsonschema:"the change within it, from 0"`
-	Ref      string `json:"ref" jsonschema:"the stored refname"`
-	Before   string `json:"before" schema:"ObjectID"`
-	After    string `json:"after" schema:"ObjectID"`
-	Actor    string `json:"actor" jsonschema:"the token's sub; upstream for a sync"`
-	Time     string `json:"time" schema:"Time"`
-	Cause    string `json:"cause" schema:"enum=push|import|commit-pack|diff-commit|restore-commit|merge|cherry-pick|revert|land|branch|tag|delete|note|undo|transaction|fork|snapshot|pull-upstream" jsonschema:"which operation"`
+	Sequence  uint64     `json:"sequence" jsonschema:"the transaction"`
+	Index     uint32     `json:"index" jsonschema:"the change within it, from 0"`
+	Ref       string     `json:"ref" jsonschema:"the stored refname"`
+	Before    string     `json:"before" schema:"ObjectID"`
+	After     string     `json:"after" schema:"ObjectID"`
+	Actor     string     `json:"actor" jsonschema:"the token's sub; upstream for a sync"`
+	Time      string     `json:"time" schema:"Time"`
+	Cause     string     `json:"cause" schema:"enum=push|import|commit-pack|diff-commit|restore-commit|merge|cherry-pick|revert|land|branch|tag|delete|note|undo|transaction|fork|snapshot|pull-upstream" jsonschema:"which operation"`
+	Elsewhere []Position `json:"elsewhere,omitempty" jsonschema:"where else the transaction is, if it changed several repositories"`
+}
+
+// Position is a transaction in the journal of a repository.
+type Position struct {
+	RepoID   string `json:"repo_id" schema:"RepositoryID"`
+	Sequence uint64 `json:"sequence"`
 }
 
 // Trimmed is the error for a part of the journal that is gone.

@@ -16,18 +16,19 @@ type OrgEventList struct {
 // OrgEvent is one change of one ref, or of a repository itself, which has no index, ref, before and
 // after.
 type OrgEvent struct {
-	Cursor   string  `json:"cursor" jsonschema:"the position behind the event"`
-	Event    string  `json:"event" schema:"enum=ref|create|delete|undelete" jsonschema:"all but ref are about the repository"`
-	RepoID   string  `json:"repo_id" schema:"RepositoryID"`
-	RepoName string  `json:"repo_name" jsonschema:"its name now; for delete its last name"`
-	Sequence uint64  `json:"sequence" jsonschema:"the transaction"`
-	Index    *uint32 `json:"index,omitempty" jsonschema:"the change within it, from 0"`
-	Ref      string  `json:"ref,omitempty" jsonschema:"the stored refname"`
-	Before   string  `json:"before,omitempty" schema:"ObjectID"`
-	After    string  `json:"after,omitempty" schema:"ObjectID"`
-	Actor    string  `json:"actor" jsonschema:"the token's sub; upstream for a sync"`
-	Time     string  `json:"time" schema:"Time"`
-	Cause    string  `json:"cause" jsonschema:"which operation, as in the journal of a repository; also create and undelete"`
+	Cursor    string     `json:"cursor" jsonschema:"the position behind the event"`
+	Event     string     `json:"event" schema:"enum=ref|create|delete|undelete" jsonschema:"all but ref are about the repository"`
+	RepoID    string     `json:"repo_id" schema:"RepositoryID"`
+	RepoName  string     `json:"repo_name" jsonschema:"its name now; for delete its last name"`
+	Sequence  uint64     `json:"sequence" jsonschema:"the transaction"`
+	Index     *uint32    `json:"index,omitempty" jsonschema:"the change within it, from 0"`
+	Ref       string     `json:"ref,omitempty" jsonschema:"the stored refname"`
+	Before    string     `json:"before,omitempty" schema:"ObjectID"`
+	After     string     `json:"after,omitempty" schema:"ObjectID"`
+	Actor     string     `json:"actor" jsonschema:"the token's sub; upstream for a sync"`
+	Time      string     `json:"time" schema:"Time"`
+	Cause     string     `json:"cause" jsonschema:"which operation, as in the journal of a repository; also create and undelete"`
+	Elsewhere []Position `json:"elsewhere,omitempty" jsonschema:"where else the transaction is, if it changed several repositories"`
 }
 
 // FeedGone is the error for a cursor that leads nowhere.

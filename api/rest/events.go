@@ -27,6 +27,22 @@ type eventJSON struct {
 	Actor    string `json:"actor"`
 	Time     string `json:"time"`
 	Cause    string `json:"cause"`
+
+	Elsewhere []positionJSON `json:"elsewhere,omitempty"`
+}
+
+// positionJSON is a transaction in the journal of a repository.
+type positionJSON struct {
+	RepoID   string `json:"repo_id"`
+	Sequence uint64 `json:"sequence"`
+}
+
+func positions(of []refs.Position) []positionJSON {
+	told := make([]positionJSON, 0, len(of))
+	for _, p := range of {
+		told = append(told, positionJSON{p.Repo.String(), p.Sequence})
+	}
+	return told
 }
 
 // Events answers GET /repos/events: a page of the journal, after a wait if the page is empty, or
@@ -131,6 +147,8 @@ func eventOf(entry *refs.Entry) eventJSON {
 		Actor:    entry.Actor,
 		Time:     timestamp(entry.Time),
 		Cause:    entry.Cause,
+
+		Elsewhere: positions(entry.Elsewhere),
 	}
 }
 

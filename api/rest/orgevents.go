@@ -25,6 +25,8 @@ type orgEventJSON struct {
 	Actor    string  `json:"actor"`
 	Time     string  `json:"time"`
 	Cause    string  `json:"cause"`
+
+	Elsewhere []positionJSON `json:"elsewhere,omitempty"`
 }
 
 // Names of events.
@@ -102,6 +104,8 @@ func orgEventOf(event *refs.FeedEvent) orgEventJSON {
 		Actor:    event.Actor,
 		Time:     timestamp(event.Time),
 		Cause:    event.Cause,
+
+		Elsewhere: positions(event.Elsewhere),
 	}
 	switch event.Kind {
 	case refs.FeedCreated:

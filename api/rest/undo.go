@@ -52,7 +52,9 @@ func (d *Door) Undo(x exchange.Exchange, grant *auth.Grant) error {
 	told := struct {
 		To   *uint64         `json:"to_sequence,omitempty"`
 		Refs []undoneRefJSON `json:"refs"`
-	}{Refs: make([]undoneRefJSON, 0, len(undone.Refs))}
+
+		Elsewhere []positionJSON `json:"elsewhere,omitempty"`
+	}{Refs: make([]undoneRefJSON, 0, len(undone.Refs)), Elsewhere: positions(undone.Elsewhere)}
 	if undone.To != 0 {
 		told.To = &undone.To
 	}

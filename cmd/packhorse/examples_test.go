@@ -18,6 +18,7 @@ type examples struct {
 // exampleBlock is a fenced block of a page.
 type exampleBlock struct {
 	line int    // of the page, at which its text begins
+	part string // the heading of the second level that it stands under
 	kind string // the word behind the fence, such as sh
 	file string // the name under which the sentence before it has the reader save it
 	text string
@@ -36,12 +37,12 @@ func readExamples(t *testing.T, path string) *examples {
 	}
 	page := &examples{path: path}
 	var block *exampleBlock
-	file, closed := "", 0 // the line at which the last block was closed
+	part, file, closed := "", "", 0 // closed is the line at which the last block ended
 	for i, line := range strings.Split(string(text), "\n") {
 		kind, fence := strings.CutPrefix(line, "```")
 		switch {
 		case fence && block == nil:
-			block = &exampleBlock{line: i + 2, kind: kind, file: file}
+			block = &exampleBlock{line: i + 2, part: part, kind: kind, file: file}
 			file = ""
 		case fence:
 			last := len(page.blocks) - 1
@@ -56,6 +57,9 @@ func readExamples(t *testing.T, path string) *examples {
 			block.text += line + "\n"
 		case strings.TrimSpace(line) != "":
 			file = ""
+			if heading, ok := strings.CutPrefix(line, "## "); ok {
+				part = heading
+			}
 			if found := savedAs.FindStringSubmatch(line); found != nil {
 				file = found[1]
 			}
@@ -118,8 +122,14 @@ const failure = "=== failed: "
 func startPageShell(t *testing.T, dir string) *pageShell {
 	t.Helper()
 	sh := &pageShell{startShell(t, dir), dir}
-	sh.commandShell.run(t, "exec 2>&1; set -o pipefail; FAILED=; trap 'FAILED=$BASH_COMMAND' ERR; unset ${!GIT_AUTHOR_*} ${!GIT_COMMITTER_*}")
+	sh.prepare(t)
 	return sh
+}
+
+// prepare sets the shell up.
+func (s *pageShell) prepare(t *testing.T) {
+	t.Helper()
+	s.run(t, "exec 2>&1; set -o pipefail; FAILED=; trap 'FAILED=$BASH_COMMAND' ERR; unset ${!GIT_AUTHOR_*} ${!GIT_COMMITTER_*}")
 }
 
 // try runs commands and returns what they print, and the last one of them that failed.

@@ -160,7 +160,7 @@ func TestPagesNameFlags(t *testing.T) {
 	}
 	for _, path := range []string{
 		operationsPage, "../../docs/deployment.md", "../../docs/webhooks.md", "../../docs/upstreams.md",
-		"../../docs/backup.md", "../../docs/limits.md",
+		"../../docs/backup.md", "../../docs/limits.md", "../../docs/security.md",
 	} {
 		page := gitFlag.ReplaceAllString(readPage(t, path), "")
 		for _, found := range flagText.FindAllStringSubmatch(page, -1) {

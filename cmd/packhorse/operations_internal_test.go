@@ -159,7 +159,7 @@ func TestPagesNameFlags(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		operationsPage, "../../docs/deployment.md", "../../docs/webhooks.md", "../../docs/upstreams.md",
+		operationsPage, "../../docs/servers.md", "../../docs/deployment.md", "../../docs/webhooks.md", "../../docs/upstreams.md",
 		"../../docs/backup.md", "../../docs/limits.md", "../../docs/security.md",
 	} {
 		page := gitFlag.ReplaceAllString(readPage(t, path), "")

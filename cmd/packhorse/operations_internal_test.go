@@ -2,8 +2,10 @@ package main
 
 import (
 	"io"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -191,5 +193,48 @@ func TestOperationsOrgConfig(t *testing.T) {
 				t.Errorf("no field %s", name)
 			}
 		}
+	}
+}
+
+var (
+	consoleBlock = regexp.MustCompile("(?s)```console\n(.*?)```")
+	typedCommand = regexp.MustCompile(`(?m)^\$ packhorse (.*)$`)
+)
+
+// Every command line of ours that a page shows is one of ours. Quick start and drills are run as a
+// whole: see TestQuickstart and TestDrills.
+func TestPagesCommands(t *testing.T) {
+	t.Parallel()
+	pages := []string{"../../README.md"}
+	err := filepath.WalkDir("../../docs", func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, path := range pages {
+		for _, block := range consoleBlock.FindAllStringSubmatch(readPage(t, path), -1) {
+			lines := strings.ReplaceAll(block[1], "\\\n", " ")
+			for _, command := range typedCommand.FindAllStringSubmatch(lines, -1) {
+				count++
+				words := strings.Fields(strings.ReplaceAll(command[1], "'", ""))
+				for i, word := range words { // in place of files that the reader has
+					switch {
+					case word == "/etc/packhorse/config.yaml":
+						words[i] = "../../docs/deploy/config.yaml"
+					case word == "orgs" || strings.HasPrefix(word, "/var/lib/") || strings.HasPrefix(word, "/mnt/"):
+						words[i] = t.TempDir()
+					}
+				}
+				parses(t, path, words)
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("only %d commands: the test looks at the wrong place", count)
 	}
 }

@@ -26,6 +26,9 @@ type CreateRequest struct {
 	Upstream *UpstreamBase
 	// CountMax bounds the repositories of the organization, this one included; 0 means no bound.
 	CountMax int
+
+	// push is a push that brings the first refs and their objects; nil for none.
+	push *firstPush
 }
 
 // Created is the outcome of a creation.
@@ -131,7 +134,7 @@ func (h *Host) create(
 		return Created{}, nil, nil, err
 	}
 	rec := record{
-		ID:            refs.NewRepoID(),
+		ID:            begin.id(),
 		Org:           actor.Org,
 		Name:          request.Name,
 		Number:        number,
@@ -152,17 +155,23 @@ func (h *Host) create(
 		}
 		b.Put(upstream.StateKey(rec.ID), row)
 	}
+	change := refs.Change{
+		Org: rec.Org, Actor: actor.Subject, Cause: request.Base.cause(), Policy: actor.Policy, Time: rec.Created,
+	}
+	count := len(begin.refs)
+	if begin.push != nil {
+		count, err = begin.push.create(ctx, b, &rec)
+	} else {
+		err = h.names.CreateWith(ctx, b, rec.ID, change, begin.refs)
+	}
+	if err != nil {
+		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
+	}
 	stored, err := rec.encode()
 	if err != nil {
 		return Created{}, nil, nil, err
 	}
 	catalog.Add(b, rec.Org, rec.Name, number, rec.ID, stored)
-	change := refs.Change{
-		Org: rec.Org, Actor: actor.Subject, Cause: request.Base.cause(), Policy: actor.Policy, Time: rec.Created,
-	}
-	if err := h.names.CreateWith(ctx, b, rec.ID, change, begin.refs); err != nil {
-		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
-	}
 	created = Created{Item: rec.item(), Sequence: 1}
 	if actor.DryRun {
 		created.Item.ID, created.Sequence = refs.RepoID{}, 0
@@ -181,7 +190,7 @@ func (h *Host) create(
 		begin.hold.Release()
 		return created, begin, nil, h.relied(ctx, b)
 	}
-	commit, err := h.names.ApplyCreation(ctx, b, rec.ID, change, len(begin.refs))
+	commit, err := h.names.ApplyCreation(ctx, b, rec.ID, change, count)
 	if err != nil {
 		h.catalog.Undrawn(actor.Org)
 		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)

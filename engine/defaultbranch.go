@@ -29,40 +29,43 @@ func hasBranches(ctx context.Context, tx *refs.Tx) (bool, error) {
 	return false, nil
 }
 
-// adopt makes the first branch the default branch if none was chosen: of several that the
-// transaction creates main, master, or the only one. It is called last, since it reads the changes
-// of the transaction.
+// adopt makes the first branch the default branch if none was chosen. It is called last, since it
+// reads the changes of the transaction.
 func (r *Repository) adopt(ctx context.Context, tx *refs.Tx) error {
+	first, err := r.firstBranch(ctx, tx)
+	if err != nil || first == "" {
+		return err
+	}
+	return r.putDefault(tx, first)
+}
+
+// firstBranch returns the branch that becomes the default branch since none was chosen: of several
+// that the transaction creates main, master, or the only one. It is "" when nothing changes.
+func (r *Repository) firstBranch(ctx context.Context, tx *refs.Tx) (first string, err error) {
 	if r.record.Chosen != chosenByNobody {
-		return nil
+		return "", nil
 	}
 	created := tx.Created(branchPrefix)
 	if len(created) == 0 {
-		return nil
+		return "", nil
 	}
 	dangling, err := r.dangles(ctx, tx)
 	if err != nil || !dangling {
-		return err
+		return "", err
 	}
-	first := ""
 	switch {
 	case slices.Contains(created, branchPrefix+"main"):
-		first = "main"
+		return "main", nil
 	case slices.Contains(created, branchPrefix+"master"):
-		first = "master"
-	default:
-		count := 0
-		for ref, err := range tx.All(ctx, branchPrefix) {
-			if err != nil {
-				return err
-			}
-			if count++; count > 1 {
-				return nil
-			}
-			first = strings.TrimPrefix(ref.Name, branchPrefix)
-		}
+		return "master", nil
 	}
-	return r.putDefault(tx, first)
+	for ref, err := range tx.All(ctx, branchPrefix) {
+		if err != nil || first != "" {
+			return "", err
+		}
+		first = strings.TrimPrefix(ref.Name, branchPrefix)
+	}
+	return first, nil
 }
 
 // dangles reports whether, after the changes of the transaction, the default branch does not exist

@@ -64,9 +64,21 @@ type origin struct {
 	fork          *odb.Fork // nil without a base
 	base          odb.PoolID
 	hold          *quota.Hold
+	push          *firstPush // nil unless a push creates the repository
+}
+
+// id returns the ID of the new repository.
+func (o *origin) id() refs.RepoID {
+	if o.push != nil {
+		return o.push.repo.record.ID
+	}
+	return refs.NewRepoID()
 }
 
 func (o *origin) settled(ctx context.Context) {
+	if o.push != nil {
+		o.push.settled(ctx)
+	}
 	if o.fork != nil {
 		o.fork.Settled(ctx)
 	}
@@ -90,7 +102,12 @@ func (o *origin) reserve(ctx context.Context, b *kv.Batch) error {
 // origin adds to b the pool of a new repository. The caller closes the result.
 func (h *Host) origin(ctx context.Context, b *kv.Batch, actor *Actor, request *CreateRequest) (*origin, error) {
 	if request.Base == nil {
-		o := &origin{pool: h.objects.CreatePool(b), defaultBranch: request.DefaultBranch}
+		o := &origin{defaultBranch: request.DefaultBranch, push: request.push}
+		if o.push != nil {
+			o.pool = o.push.repo.record.Pool
+		} else {
+			o.pool = h.objects.CreatePool(b)
+		}
 		if o.defaultBranch == "" {
 			o.defaultBranch, o.chosen = "main", chosenByNobody
 		}

@@ -11,7 +11,8 @@
 //	create, fork, settings,              the life of a repository
 //	defaultbranch, list, detach
 //	delete, deleted, undelete, purge     deletion, and what becomes of it
-//	advertise, fetch, clone, receive     git clients: refs, packs out, packs in
+//	advertise, fetch, clone, receive,    git clients: refs, packs out, packs in; a push that creates its
+//	firstpush                            repository
 //	upload, patchupload, commit,         commits from files or a patch; writes that share a batch
 //	combine
 //	merge, mergepreview, previewtoken,   commits from other commits

@@ -189,6 +189,9 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 	if err := p.verify(ctx, &change); err != nil {
 		return nil, err
 	}
+	if p.repo.creation != nil {
+		return (&firstPush{Push: p, change: change}).finish(ctx)
+	}
 	var dangling string
 	apply := func(ctx context.Context, tx *refs.Tx, now *Repository) error {
 		var err error

@@ -28,6 +28,8 @@ type Repository struct {
 	busy  bool
 	// past is the moment that it is at, nil for now.
 	past *past
+	// creation is how a push creates it, nil when it exists; see [Host.ReceiveFirst].
+	creation *CreateRequest
 }
 
 // Repository opens the repository that an organization calls name. Errors: [ErrNotFound].
@@ -89,6 +91,9 @@ func (r *Repository) openVisible(ctx context.Context, likely ...string) (*refs.S
 // writable is Objects for a write of the actor: what quarantines over it hold is held of the
 // quotas. The caller closes the view and releases the actor's hold.
 func (r *Repository) writable(ctx context.Context, actor *Actor) (*odb.View, error) {
+	if r.creation != nil {
+		return r.begin(ctx, actor)
+	}
 	view, err := r.Objects(ctx)
 	if err != nil {
 		return nil, err
@@ -126,6 +131,9 @@ func (r *Repository) NewSpillBuffer() *file.SpillBuffer {
 func (r *Repository) visibleNames(ctx context.Context, likely ...string) (*refs.Snapshot, error) {
 	if r.past != nil {
 		return r.past.names(ctx, r, nil, likely)
+	}
+	if r.creation != nil {
+		return r.host.names.Nothing(r.record.ID), nil
 	}
 	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID, likely...)
 	return snapshot, r.gone(err)

@@ -93,12 +93,30 @@ func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next
 // CreatePool adds a new, empty pool to b: a manifest with one hot layer, and the layer's user key.
 // The pool exists when b is committed.
 func (s *Store) CreatePool(b *kv.Batch) PoolID {
-	pool := NewPoolID()
-	m := manifest{version: 1, layers: []manifestLayer{{kind: segment.KindHot, id: segment.NewLayerID()}}}
+	pool, m := NewPoolID(), firstManifest()
+	m.create(b, pool)
+	return pool
+}
+
+// NewPool returns a view of a pool that does not exist yet. The caller closes it.
+// [Quarantine.Stage] of a quarantine over the view adds the creation of the pool to the objects.
+// Until that batch has been committed, nothing of the pool is stored but the quarantine's files.
+func (s *Store) NewPool() *View {
+	m := firstManifest()
+	m.unborn = true
+	return s.newView(NewPoolID(), m)
+}
+
+// firstManifest returns the manifest of a new, empty pool.
+func firstManifest() manifest {
+	return manifest{version: 1, layers: []manifestLayer{{kind: segment.KindHot, id: segment.NewLayerID()}}}
+}
+
+// create adds the pool of a manifest to b.
+func (m *manifest) create(b *kv.Batch, pool PoolID) {
 	b.RequireAbsent(manifestKey(pool))
 	b.Put(manifestKey(pool), m.encode(pool))
 	m.use(b, pool)
-	return pool
 }
 
 // leave adds the release of a layer or auxiliary file to b; Sweep deletes it when no pool uses it.

@@ -35,6 +35,7 @@ type manifest struct {
 	version, prunes uint64
 	layers          []manifestLayer
 	raw             []byte // the stored bytes, nil of one that was not read
+	unborn          bool   // of a pool that does not exist yet; see Store.NewPool
 }
 
 const manifestFormat = 1

@@ -22,6 +22,9 @@ func (q *Quarantine) Refresh(ctx context.Context) error {
 	}
 	q.ahead = nil
 	base := q.stored()
+	if base.manifest.unborn {
+		return nil
+	}
 	now, _, err := base.reread(ctx, nil)
 	if err != nil || now == nil {
 		return err

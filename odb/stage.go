@@ -20,7 +20,7 @@ import (
 // every attempt to commit, after [Quarantine.Refresh], inside the transaction that also carries the
 // precondition on the repository's head. That precondition keeps another writer from adding an
 // object that Stage found absent; over remote keys b requires, too, that nothing was added to the
-// pool's last hot layer.
+// pool's last hot layer. A pool of [Store.NewPool] is created by b.
 //
 // Errors: [ErrPruned] when objects were pruned since the last Refresh and connectivity must be
 // checked again, [ErrManyLayers], [ErrTaken].
@@ -38,6 +38,9 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 	}
 	base := q.stored()
 	ask := &staging{order: q.hot.order}
+	if base.manifest.unborn {
+		return q.stageFirst(ctx, b, base, ask)
+	}
 	now, values, err := q.present(ctx, base, ask)
 	if err != nil {
 		return err
@@ -58,6 +61,32 @@ func (q *Quarantine) Stage(ctx context.Context, b *kv.Batch) error {
 		}
 	}
 	return q.stageSegments(b, raw, now)
+}
+
+// stageFirst adds the pool to b with all quarantined objects: it does not exist yet.
+func (q *Quarantine) stageFirst(ctx context.Context, b *kv.Batch, base *View, ask *staging) error {
+	now := base.over(base.manifest)
+	defer now.Close()
+	q.staged, q.joins, q.counted, q.added = true, true, nil, nil
+	if len(q.hot.order) > 0 {
+		rows, err := q.store.keys.Read(ctx, kv.ReadSet{Keys: ask.keys(now)})
+		if err != nil {
+			return fmt.Errorf("read hot layers of pool %s: %w", base.pool, err)
+		}
+		if err := ask.answer(ctx, now, rows.Values); err != nil {
+			return err
+		}
+		if err := q.stageHot(ctx, b, now, ask); err != nil {
+			return err
+		}
+	}
+	first := now.manifest.clone()
+	first.unborn = false
+	if err := q.joinSegments(b, base.pool, &first); err != nil {
+		return err
+	}
+	first.create(b, base.pool)
+	return nil
 }
 
 // present returns a view of the pool as it is, or was when it was read ahead, and the values of
@@ -216,16 +245,25 @@ func (q *Quarantine) stageSegments(b *kv.Batch, raw []byte, now *View) error {
 		return nil
 	}
 	next := now.manifest.clone()
+	if err := q.joinSegments(b, now.pool, &next); err != nil {
+		return err
+	}
+	return q.store.stageManifest(b, now.pool, raw, &now.manifest, &next)
+}
+
+// joinSegments adds the quarantined segments to a manifest, and the registrations of their files to
+// b.
+func (q *Quarantine) joinSegments(b *kv.Batch, pool PoolID, next *manifest) error {
 	for _, segment := range q.sealed {
 		if invariants.Enabled {
-			invariants.Check(segment.Count > 0, "odb: segment %s without objects joins pool %s", segment.ID, now.pool)
+			invariants.Check(segment.Count > 0, "odb: segment %s without objects joins pool %s", segment.ID, pool)
 		}
 		next.layers = append(next.layers, sealedLayer(segment))
-		if err := q.store.registerSegment(segment, b, now.pool); err != nil {
+		if err := q.store.registerSegment(segment, b, pool); err != nil {
 			return err
 		}
 	}
-	return q.store.stageManifest(b, now.pool, raw, &now.manifest, &next)
+	return nil
 }
 
 // registerSegment adds the registrations of the files of a segment to b.

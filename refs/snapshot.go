@@ -81,6 +81,9 @@ func (s *Store) snapshot(repo RepoID, head head, ahead lookahead, cached *set) *
 	return snapshot
 }
 
+// Nothing returns a snapshot of a repository that does not exist yet, without refs.
+func (s *Store) Nothing(repo RepoID) *Snapshot { return &Snapshot{store: s, repo: repo, set: new(set)} }
+
 // newsMax is how many entries of the journal [Store.SnapshotAll] reads with the head.
 const newsMax = 64
 

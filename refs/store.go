@@ -123,27 +123,50 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 	if len(refs) == 0 {
 		return s.Create(batch, repo, change)
 	}
+	_, err := s.CreateBy(ctx, batch, repo, change, func(ctx context.Context, tx *Tx) error {
+		for i := range refs {
+			if err := tx.Set(ctx, refs[i].Name, &object.ZeroID, refs[i].ID, refs[i].Peeled); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return err
+}
+
+// CreateBy is [Store.CreateWith] for refs that prepare creates through tx, whose batch is batch. It
+// returns them as the journal holds them, and announces them as [Store.Update] does, up to the call
+// of change.Announced, which is the caller's when the batch is durable.
+//
+// Errors: those of prepare, [ErrUnchanged] when it has created none, [ErrLimit].
+func (s *Store) CreateBy(
+	ctx context.Context, batch *kv.Batch, repo RepoID, change Change, prepare func(ctx context.Context, tx *Tx) error,
+) ([]Entry, error) {
 	if err := change.check(); err != nil {
-		return err
+		return nil, err
 	}
 	if change.Time.IsZero() {
 		change.Time = s.options.Now()
 	}
 	tx := newTx(s, repo, &change, head{})
 	tx.batch = batch
-	for i := range refs {
-		if err := tx.Set(ctx, refs[i].Name, &object.ZeroID, refs[i].ID, refs[i].Peeled); err != nil {
-			return err
-		}
+	if err := prepare(ctx, tx); err != nil {
+		return nil, err
 	}
-	tx.putChanges(&Result{})
+	var created Result
+	if tx.putChanges(&created); len(created.Updates) == 0 {
+		return nil, ErrUnchanged
+	}
 	if invariants.Enabled {
 		tx.checkCounted()
 	}
-	s.enqueue(batch, &change, &tx.next, createdRow(repo, &change, len(refs)))
+	s.enqueue(batch, &change, &tx.next, createdRow(repo, &change, len(created.Updates)))
+	if change.Announce != nil {
+		change.Announce(batch, created.Updates)
+	}
 	batch.RequireAbsent(headKey(repo))
 	batch.Put(headKey(repo), tx.next.encode())
-	return nil
+	return created.Updates, nil
 }
 
 // Drop adds to batch the removal of a repository's head, in any state: without it none of its refs

@@ -97,6 +97,16 @@ func (a *account) know(ctx context.Context, repo Repository, limits Limits) erro
 	})
 }
 
+// knowAll makes sure that every repository of the organization is counted.
+func (a *account) knowAll(ctx context.Context) error {
+	release, err := a.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return fair.Do(ctx, a.load)
+}
+
 // load counts every repository of the organization. The caller has the turn.
 func (a *account) load(ctx context.Context) error {
 	a.mu.Lock()

@@ -16,6 +16,7 @@ type Hold struct {
 	pool    *pool      // nil after the release
 	bytes   int64      // held; guarded by account.mu, as is pool
 	added   map[odb.PoolLayer]odb.Size
+	isNew   bool // the write creates repo
 }
 
 // open returns a hold of nothing for a repository, or for a new one that is its fork.
@@ -81,7 +82,7 @@ func (h *Hold) Stage(ctx context.Context, b *kv.Batch) error {
 	bytes := int64(0)
 	for l, size := range added {
 		bytes += size.Bytes
-		if !l.Hot || h.account.knows(l.ID) {
+		if !l.Hot || h.isNew || h.account.knows(l.ID) {
 			continue
 		}
 		if err := h.account.again(ctx, h.repo.Pool); err != nil {
@@ -101,8 +102,11 @@ func (h *Hold) know(ctx context.Context) error {
 	h.account.mu.Lock()
 	whole := h.account.whole
 	h.account.mu.Unlock()
-	if whole || limits.Organization == 0 {
+	switch {
+	case whole || limits.Organization == 0:
 		return nil
+	case h.isNew:
+		return h.account.knowAll(ctx)
 	}
 	return h.account.know(ctx, h.repo, limits)
 }
@@ -177,14 +181,26 @@ func (h *Hold) SettleFork(ctx context.Context, base odb.PoolID, fork Repository)
 	if h == nil {
 		return
 	}
+	if err := h.account.again(ctx, base); err != nil {
+		h.account.doubt()
+	}
+	h.settleAs(ctx, fork)
+}
+
+// SettleNew is Settle for the batch that has created the repository of [Ledger.BeginNew].
+func (h *Hold) SettleNew(ctx context.Context) {
+	if h != nil {
+		h.settleAs(ctx, h.repo)
+	}
+}
+
+// settleAs counts a repository that was created, and releases the hold.
+func (h *Hold) settleAs(ctx context.Context, created Repository) {
 	a := h.account
-	err := a.again(ctx, base)
+	release, err := a.take(ctx)
 	if err == nil {
-		var release func()
-		if release, err = a.take(ctx); err == nil {
-			err = a.add(ctx, fork)
-			release()
-		}
+		err = a.add(ctx, created)
+		release()
 	}
 	if err != nil {
 		a.doubt()

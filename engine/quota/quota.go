@@ -127,6 +127,24 @@ func (l *Ledger) BeginFork(ctx context.Context, base Repository) (*Hold, error) 
 	return l.begin(ctx, base, true)
 }
 
+// BeginNew opens a hold for the first write to a repository that this write creates, nil if there
+// is no quota. The caller releases it, or calls [Hold.SettleNew].
+func (l *Ledger) BeginNew(ctx context.Context, repo Repository) (*Hold, error) {
+	a, limits := l.account(repo.Org)
+	if a == nil {
+		return nil, nil
+	}
+	hold := a.open(repo, true)
+	hold.isNew = true
+	if limits.Organization != 0 {
+		if err := a.knowAll(ctx); err != nil {
+			hold.Release()
+			return nil, fmt.Errorf("count what organization %s stores: %w", repo.Org, err)
+		}
+	}
+	return hold, nil
+}
+
 func (l *Ledger) begin(ctx context.Context, repo Repository, forks bool) (*Hold, error) {
 	a, limits := l.account(repo.Org)
 	if a == nil {

@@ -62,12 +62,17 @@ func TestURLWithoutSuffix(t *testing.T) {
 // TestPushToNothing pushes to a repository that is not there.
 func TestPushToNothing(t *testing.T) {
 	t.Parallel()
-	_, url := gitRemotes(t, "new")
+	f, url := gitRemotes(t, "new")
 	dir := t.TempDir()
 	commitIn(t, dir)
-	const create = `remote: repository "new" not found: create it with POST /api/v1/repos`
-	if got := run(t, dir, "git", "push", url("new.git"), "main"); !strings.Contains(got, create) {
-		t.Errorf("push: %s", got)
+	got := run(t, dir, "git", "push", url("new.git"), "main")
+	for _, line := range []string{
+		`remote: repository "new" not found: create it with a token that has the scope repo:write:`,
+		`remote:   curl -X POST -H "Authorization: Bearer $TOKEN" http://` + f.address + "/api/v1/repos",
+	} {
+		if !strings.Contains(got, line) {
+			t.Errorf("push: %s", got)
+		}
 	}
 	if got := run(t, dir, "git", "ls-remote", url("new.git")); !strings.Contains(got, `repository "new" not found`) ||
 		strings.Contains(got, "create") {

@@ -179,6 +179,9 @@ func (x *inner) RequestID() string { return x.request.RequestID() }
 // RemoteAddr implements [exchange.Request].
 func (x *inner) RemoteAddr() string { return x.request.RemoteAddr() }
 
+// Scheme implements [exchange.Request].
+func (x *inner) Scheme() string { return x.request.Scheme() }
+
 // Method implements [exchange.Request].
 func (x *inner) Method() string { return x.call.Method }
 

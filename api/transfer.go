@@ -120,6 +120,19 @@ func (x *transfer) RemoteAddr() string {
 	return x.conn.RemoteAddr().String()
 }
 
+// Scheme implements [exchange.Request].
+func (x *transfer) Scheme() string {
+	if x.server.proxies.trusted(x.conn.peer) {
+		if scheme := x.Header("X-Forwarded-Proto"); scheme == "http" || scheme == "https" {
+			return scheme
+		}
+	}
+	if x.server.tls != nil {
+		return "https"
+	}
+	return "http"
+}
+
 // Method implements [exchange.Request].
 func (x *transfer) Method() string { return x.method }
 

@@ -81,6 +81,7 @@ func (c *OrgConfig) facts() []Fact {
 	}
 	add("github_owners", strings.Join(c.GitHubOwners, ","), len(c.GitHubOwners) == 0)
 	add("custom_notes_refs", strconv.FormatBool(c.CustomNotesRefs), c.CustomNotesRefs)
+	add("create_on_push", strconv.FormatBool(c.CreateOnPush), !c.CreateOnPush)
 	if c.KeepHistory != nil {
 		add("keep_history", time.Duration(*c.KeepHistory).String(), false)
 	}

@@ -30,9 +30,11 @@ type OrgConfig struct {
 	// GitHubOwners are the accounts on GitHub whose repositories the organization may reach through
 	// the server's GitHub App; "*" are all that have installed it. By default there are none: the app
 	// may have access to accounts of other organizations.
-	GitHubOwners    []string  `yaml:"github_owners"`
-	CustomNotesRefs bool      `yaml:"custom_notes_refs"` // true unless switched off
-	Limits          OrgLimits `yaml:"limits"`
+	GitHubOwners    []string `yaml:"github_owners"`
+	CustomNotesRefs bool     `yaml:"custom_notes_refs"` // true unless switched off
+	// CreateOnPush lets a push create the repository that it names, if the token may create it.
+	CreateOnPush bool      `yaml:"create_on_push"`
+	Limits       OrgLimits `yaml:"limits"`
 	// KeepHistory is for how long the repositories can be read as they were; nil means the server's
 	// default.
 	KeepHistory *Age `yaml:"keep_history"`

@@ -88,7 +88,7 @@ func TestDescribe(t *testing.T) {
 	t.Parallel()
 	hook := "webhooks: [{url: 'https://u:s3cr3t@ci.example/s3cr3t?s3cr3t', secret: %, events: [push]}]\n"
 	more := "upstreams: {gitlab: 'https://u:s3cr3t@git.example'}\ngithub_owners: [a, b]\ncustom_notes_refs: false\n" +
-		"keep_history: 2d\n" +
+		"keep_history: 2d\ncreate_on_push: true\n" +
 		"signing_keys: [a.asc]\nlimits: {heavy_slots: 1, repositories: 2, quota_bytes: 1KiB, repository_quota_bytes: 3}\n"
 	config := func(text, secret string) []byte { return []byte(strings.ReplaceAll(text, "%", secret)) }
 	first := organization.Files{
@@ -111,7 +111,7 @@ func TestDescribe(t *testing.T) {
 	}
 	want := []string{
 		"key k: ES256 " + fingerprint(p256()), "key l: EdDSA " + fingerprint(ed()),
-		"custom_notes_refs: false", "github_owners: a,b", "keep_history: 48h0m0s", "limits.heavy_slots: 1", "limits.quota_bytes: 1024",
+		"create_on_push: true", "custom_notes_refs: false", "github_owners: a,b", "keep_history: 48h0m0s", "limits.heavy_slots: 1", "limits.quota_bytes: 1024",
 		"limits.repositories: 2", "limits.repository_quota_bytes: 3", "signing key a.asc: SHA-256 2d711642b726b044",
 		"upstreams.gitlab: git.example", "webhook ci.example 833c9512: push",
 	}
@@ -133,7 +133,7 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("no line %q in %q", line, lines)
 		}
 	}
-	if len(lines) != 13 || strings.Contains(strings.Join(append(got, lines...), "\n"), "s3cr3t") {
+	if len(lines) != 14 || strings.Contains(strings.Join(append(got, lines...), "\n"), "s3cr3t") {
 		t.Errorf("%d lines: %q", len(lines), lines)
 	}
 	if lines := auth.Differences(auth.Describe(first), auth.Describe(first)); lines != nil {

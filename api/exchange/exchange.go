@@ -37,6 +37,10 @@ type Request interface {
 	// trusted proxy names.
 	RemoteAddr() string
 
+	// Scheme is "http" or "https", as the client has used it: a trusted proxy names it in
+	// X-Forwarded-Proto.
+	Scheme() string
+
 	// Method is upper case. Answer HEAD as GET: the server leaves out the body.
 	Method() string
 	// Path is the decoded path. A path with a backslash, a dot segment or a control byte never gets

@@ -30,6 +30,9 @@ func (s *session) advertise() error {
 			return s.capabilities(out)
 		})
 	}
+	if s.creation != nil {
+		return s.advertiseNothing(contentType)
+	}
 	refs, err := s.repo.Advertise(s.x.Context(), s.space)
 	if err != nil {
 		return err
@@ -127,9 +130,15 @@ func (s *session) legacyRefs(ctx context.Context, out *pktline.Writer, refs *eng
 	return out.Flush()
 }
 
+// pushCapabilities are the capabilities of git-receive-pack.
+func (s *session) pushCapabilities() string {
+	return "report-status report-status-v2 delete-refs side-band-64k quiet atomic ofs-delta push-options " +
+		"object-format=sha1 agent=" + s.agent
+}
+
 func (s *session) legacyCapabilities(refs *engine.Advertisement) string {
 	if s.service == receivePack {
-		return "report-status report-status-v2 delete-refs side-band-64k quiet atomic ofs-delta push-options object-format=sha1 agent=" + s.agent
+		return s.pushCapabilities()
 	}
 	var b strings.Builder
 	b.WriteString("multi_ack thin-pack side-band side-band-64k ofs-delta shallow deepen-since deepen-not deepen-relative " +

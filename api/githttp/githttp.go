@@ -4,9 +4,9 @@
 // Start at [Door.Serve], which answers one request to a git remote. advertise.go answers info/refs
 // in every protocol version; command.go parses protocol v2 commands, and lsrefs.go, fetch.go and
 // objectinfo.go answer them; legacy.go is the fetch of versions 0 and 1; push.go is
-// git-receive-pack, and report.go its report. Package api has verified the token and split the
-// path; package engine provides the data. Only framing, capabilities and the conventions of git
-// clients are handled here.
+// git-receive-pack, firstpush.go what is different when the repository is missing, and report.go
+// its report. Package api has verified the token and split the path; package engine provides the
+// data. Only framing, capabilities and the conventions of git clients are handled here.
 //
 // A client learns of an error in one of three ways: by an HTTP status, if its request was not a git
 // request; by an ERR line or the error band, where git would report it so; and by a cut connection,
@@ -40,6 +40,8 @@ type Config struct {
 	DiscardBytesMax int64
 	// Recheck checks, just before a push commits, that its grant is still valid; nil means that it is.
 	Recheck func(*auth.Grant) error
+	// OrgConfig returns the configuration of an organization, if it has one; nil means that none has.
+	OrgConfig func(org string) (*auth.OrgConfig, bool)
 	// KeepAlive is the longest silence of the server while a pack is worked on; 5 s, as in git.
 	KeepAlive time.Duration
 }
@@ -52,6 +54,7 @@ type Door struct {
 	// discardBytesMax is Config.DiscardBytesMax.
 	discardBytesMax int64
 	recheck         func(*auth.Grant) error
+	orgConfig       func(org string) (*auth.OrgConfig, bool)
 	keepAlive       time.Duration
 	listings        listings
 }
@@ -59,7 +62,7 @@ type Door struct {
 // New returns a door to the host's repositories.
 func New(c Config) *Door {
 	d := &Door{
-		host: c.Host, agent: c.Agent, recheck: c.Recheck,
+		host: c.Host, agent: c.Agent, recheck: c.Recheck, orgConfig: c.OrgConfig,
 		packBytesMax:    cmp.Or(c.PackBytesMax, 16<<30),
 		discardBytesMax: cmp.Or(c.DiscardBytesMax, discardMax),
 		keepAlive:       cmp.Or(c.KeepAlive, 5*time.Second),
@@ -67,6 +70,9 @@ func New(c Config) *Door {
 	}
 	if d.recheck == nil {
 		d.recheck = func(*auth.Grant) error { return nil }
+	}
+	if d.orgConfig == nil {
+		d.orgConfig = func(string) (*auth.OrgConfig, bool) { return nil, false }
 	}
 	return d
 }
@@ -80,13 +86,15 @@ const (
 // session is one request after its token, path and method were found to agree.
 type session struct {
 	*Door
-	x       exchange.Exchange
-	grant   *auth.Grant
-	repo    *engine.Repository
-	space   refs.Namespace
-	service string
-	imports bool
-	version int
+	x     exchange.Exchange
+	grant *auth.Grant
+	repo  *engine.Repository
+	// creation is how a push creates the missing repository; nil when repo is there.
+	creation *engine.CreateRequest
+	space    refs.Namespace
+	service  string
+	imports  bool
+	version  int
 }
 
 // Serve answers a request to the remote that path names. An invalid HTTP request gets an HTTP
@@ -97,8 +105,9 @@ func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Gra
 		return refusal
 	}
 	repo, err := d.host.Repository(x.Context(), grant.Org, path.Repo)
-	if err != nil && service == receivePack {
-		err = missing(err, path.Repo)
+	var creation *engine.CreateRequest
+	if errors.Is(err, engine.ErrNotFound) && service == receivePack {
+		creation, err = d.creation(x, path, grant)
 	}
 	if err != nil {
 		return err
@@ -109,7 +118,7 @@ func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Gra
 		}
 	}
 	s := &session{
-		Door: d, x: x, grant: grant, repo: repo, service: service,
+		Door: d, x: x, grant: grant, repo: repo, creation: creation, service: service,
 		imports: path.Variant == exchange.Import,
 		version: versionOf(x.Header("Git-Protocol"), service),
 	}

@@ -52,7 +52,7 @@ func (s *session) receive() error {
 	} else if err := readToEnd(in.Rest()); err != nil {
 		return err
 	}
-	push, err := s.repo.Receive(s.x.Context(), s.actor(), ask.PushRequest)
+	push, err := s.begin(ask)
 	if err != nil {
 		return s.refusePush(ask, err)
 	}

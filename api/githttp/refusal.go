@@ -38,9 +38,12 @@ func (s *session) refusePush(ask *pushAsk, err error) error {
 	return nil
 }
 
-// isRefused reports whether err refuses a well-formed push: for its size, or for lack of disk space
-// or capacity.
+// isRefused reports whether err refuses a well-formed push: for its size, for lack of disk space or
+// capacity, or for the number of repositories.
 func isRefused(err error) bool {
+	if errors.Is(err, engine.ErrQuota) {
+		return true
+	}
 	switch problem.From(err).Status {
 	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusInsufficientStorage,
 		http.StatusServiceUnavailable:
@@ -124,13 +127,4 @@ func RefuseLFS(x exchange.Exchange, _ *auth.Grant) error {
 	x.Respond(http.StatusNotImplemented, "application/vnd.git-lfs+json", []byte(
 		`{"message": "Packhorse stores large files in git itself; run \"git lfs migrate export --everything --include=*\" and push"}`+"\n"))
 	return nil
-}
-
-// missing adds to the error for a missing repository how to create it.
-func missing(err error, name string) error {
-	if !errors.Is(err, engine.ErrNotFound) {
-		return err
-	}
-	return refuse(http.StatusNotFound, fmt.Sprintf(
-		"repository %q not found: create it with POST /api/v1/repos, with a token that has the scope repo:write", name))
 }

@@ -30,6 +30,10 @@ type remote struct {
 	repo *engine.Repository
 	door *githttp.Door
 	base string
+	// scopes are those of each token, and before, if not nil, is called with each request. Both are
+	// set before the first one.
+	scopes auth.Scope
+	before func(x exchange.Exchange)
 }
 
 // serve opens a remote until the test ends.
@@ -46,7 +50,9 @@ func serve(tb testing.TB, config githttp.Config) *remote {
 func serveHost(tb testing.TB, host *engine.Host, config githttp.Config) *remote {
 	tb.Helper()
 	config.Host, config.Agent = host, "packhorse/test"
-	r := &remote{t: tb, host: host, door: githttp.New(config)}
+	r := &remote{
+		t: tb, host: host, door: githttp.New(config), scopes: auth.GitRead | auth.GitWrite | auth.RepoWrite,
+	}
 	server := httptest.NewUnstartedServer(exchangetest.Handler(r.handle, func(x exchange.Exchange, err error) {
 		githttp.Refuse(x, err)
 	}))
@@ -72,11 +78,14 @@ const policyHeader = "X-Policy"
 var policies = map[string][]string{"no-push": {"no-push"}, "no-force-push": {"no-force-push"}, "odd": {"no-such-op"}}
 
 func (r *remote) handle(x exchange.Exchange) error {
+	if r.before != nil {
+		r.before(x)
+	}
 	path, ok := exchange.ParseGitPath(x.Path())
 	if !ok {
 		return &exchange.Error{Status: http.StatusNotFound, Message: "no such path"}
 	}
-	grant := &auth.Grant{Org: enginetest.Org, Subject: "tester", Repo: path.Repo, Scopes: auth.GitRead | auth.GitWrite}
+	grant := &auth.Grant{Org: enginetest.Org, Subject: "tester", Repo: path.Repo, Scopes: r.scopes}
 	if ops, ok := policies[x.Header(policyHeader)]; ok {
 		policy, err := refs.ParsePolicy(nil, ops)
 		if err != nil {

@@ -241,7 +241,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 	}
 	git := githttp.New(githttp.Config{
 		Host: s.store.host, Agent: "packhorse/" + version, PackBytesMax: int64(s.flags.Limits.PackMax),
-		Recheck: s.tokens.Recheck,
+		Recheck: s.tokens.Recheck, OrgConfig: s.tokens.OrgConfig,
 	})
 	programs := rest.New(rest.Config{
 		Host: s.store.host, Recheck: s.tokens.Recheck, OrgConfig: s.tokens.OrgConfig,

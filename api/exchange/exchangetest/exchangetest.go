@@ -84,6 +84,9 @@ func (x *Exchange) RequestID() string { return "test-request" }
 // RemoteAddr is the same for every request.
 func (x *Exchange) RemoteAddr() string { return "192.0.2.1:1234" }
 
+// Scheme is that of every request.
+func (x *Exchange) Scheme() string { return "http" }
+
 // Method returns the method given to New.
 func (x *Exchange) Method() string { return x.method }
 

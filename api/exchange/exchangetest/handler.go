@@ -46,11 +46,11 @@ func (x *served) Context() context.Context             { return x.r.Context() }
 func (x *served) Serving() context.Context             { return context.Background() }
 func (x *served) RequestID() string                    { return "test-request" }
 func (x *served) RemoteAddr() string                   { return x.r.RemoteAddr }
+func (x *served) Scheme() string                       { return "http" }
 func (x *served) Method() string                       { return x.r.Method }
 func (x *served) Path() string                         { return x.r.URL.Path }
 func (x *served) PathValue(string) string              { return "" }
 func (x *served) Query() url.Values                    { return x.r.URL.Query() }
-func (x *served) Header(name string) string            { return x.r.Header.Get(name) }
 func (x *served) Body() io.Reader                      { return x.r.Body }
 func (x *served) BodyLength() int64                    { return x.r.ContentLength }
 func (x *served) BodyFlows()                           {}
@@ -60,6 +60,13 @@ func (x *served) Refused(error)                        {}
 func (x *served) Slot(context.Context) (func(), error) { return x.hold() }
 
 func (x *served) Reserve(context.Context, int64) (func(), error) { return x.hold() }
+
+func (x *served) Header(name string) string {
+	if name == "Host" { // net/http keeps it elsewhere
+		return x.r.Host
+	}
+	return x.r.Header.Get(name)
+}
 
 func (x *served) hold() (func(), error) {
 	x.held.Add(1)

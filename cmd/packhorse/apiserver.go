@@ -14,12 +14,12 @@ import (
 
 // apiFlags are the flags of commands that work through the public API of a running server.
 type apiFlags struct {
-	URL       string `help:"Base URL of the server." placeholder:"URL" name:"url" required:""`
+	URL       string `help:"Base URL of the server." placeholder:"URL" name:"url" required:"" is:"url"`
 	AllowHTTP bool   `help:"Send tokens to hosts other than the loopback over plain HTTP." name:"allow-http"`
-	Org       string `help:"Organization that signs the tokens." placeholder:"NAME" required:""`
-	Key       string `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path"`
-	Kid       string `help:"Key ID; if omitted, any key of the organization may verify the tokens." placeholder:"ID"`
-	Subject   string `help:"Actor to record in the journal." placeholder:"TEXT"`
+	Org       string `help:"Organization that signs the tokens." placeholder:"NAME" required:"" is:"name"`
+	Key       string `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path" is:"file"`
+	Kid       string `help:"Key ID; if omitted, any key of the organization may verify the tokens." placeholder:"ID" is:"name"`
+	Subject   string `help:"Actor to record in the journal." placeholder:"TEXT" is:"text"`
 }
 
 // apiTokenTTL is the validity of a token, which is made for one request.
@@ -43,10 +43,14 @@ func (f apiFlags) server(refused ...string) (*apiclient.Server, error) {
 		URL: base, Client: newClient(), Agent: "packhorse/" + version,
 		Sign: func(repo string, scopes ...string) (string, error) {
 			now := time.Now()
-			return auth.Mint(key, auth.Claims{
+			token, err := auth.Mint(key, auth.Claims{
 				Org: f.Org, Repo: repo, Scopes: scopes, IssuedAt: now, Expires: now.Add(apiTokenTTL),
 				Subject: f.Subject, KeyID: f.Kid, Ops: refused,
 			})
+			if err != nil {
+				return "", keyError(f.Key, privateKeyExpected, err)
+			}
+			return token, nil
 		},
 	}, nil
 }

@@ -25,7 +25,7 @@ type backupCommand struct {
 
 // backupTakeCommand copies a data folder.
 type backupTakeCommand struct {
-	Dest  string `arg:"" help:"Folder of the backups of this store; created if missing. Later backups copy only new files." type:"path"`
+	Dest  string `arg:"" help:"Folder of the backups of this store; created if missing. Later backups copy only new files." type:"path" is:"new folder"`
 	Prune bool   `help:"Remove all older backups in the folder afterwards. To keep some of them, use 'packhorse backup forget'."`
 
 	taskFlags
@@ -109,7 +109,7 @@ func openBackups(dir string, readOnly bool) (*file.Dir, error) {
 		return nil, fmt.Errorf("another backup into %s is running", dir)
 	}
 	if readOnly && errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s holds no backup", dir)
+		return nil, &usageError{dir + " holds no backup"}
 	}
 	return dest, err
 }
@@ -122,14 +122,14 @@ func withBackups(dir string, readOnly bool, use func(*file.Dir) error) error {
 	}
 	err = use(from)
 	if errors.Is(err, backup.ErrNone) {
-		err = fmt.Errorf("%s holds no backup", dir)
+		err = &usageError{dir + " holds no backup"}
 	}
 	return errors.Join(err, from.Close())
 }
 
 // backupListCommand lists backups.
 type backupListCommand struct {
-	Dir string `arg:"" help:"Folder of the backups; it is not modified." type:"existingdir"`
+	Dir string `arg:"" help:"Folder of the backups; it is not modified." type:"path" is:"folder"`
 }
 
 // Run prints a line for each backup, the oldest first.
@@ -176,7 +176,7 @@ func summaryLine(s *backup.Summary) string {
 
 // backupCheckCommand verifies backups.
 type backupCheckCommand struct {
-	Dir string `arg:"" help:"Folder of the backups; it is not modified." type:"existingdir"`
+	Dir string `arg:"" help:"Folder of the backups; it is not modified." type:"path" is:"folder"`
 }
 
 // Run prints a line for each backup and each damage.
@@ -218,7 +218,7 @@ func (c backupCheckCommand) Run(ctx context.Context, to streams) error {
 
 // backupForgetCommand removes backups.
 type backupForgetCommand struct {
-	Dir        string `arg:"" help:"Folder of the backups." type:"existingdir"`
+	Dir        string `arg:"" help:"Folder of the backups." type:"path" is:"folder"`
 	KeepLast   int    `help:"Number of newest backups to keep." placeholder:"N"`
 	KeepDaily  int    `help:"Keep the newest backup of each of the last N days with a backup (UTC)." placeholder:"N"`
 	KeepWeekly int    `help:"Keep the newest backup of each of the last N weeks with a backup." placeholder:"N"`

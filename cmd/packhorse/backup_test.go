@@ -65,7 +65,7 @@ func TestBackup(t *testing.T) {
 		t.Errorf("pruning: %+v", got)
 	}
 
-	if got := packhorse(t, nil, "restore", dest, "--data", data); got.status != 1 ||
+	if got := packhorse(t, nil, "restore", dest, "--data", data); got.status != 2 ||
 		!strings.Contains(got.errOut, "is not empty") {
 		t.Errorf("into a folder that is used: %+v", got)
 	}
@@ -117,16 +117,16 @@ func TestBackupRefuses(t *testing.T) {
 	}{
 		"a damaged backup":        {[]string{"restore", dest, "--data", target}, 1, filepath.Base(segments[0])},
 		"again, into the same":    {[]string{"restore", dest, "--data", target}, 1, filepath.Base(segments[0])},
-		"no backup":               {[]string{"restore", t.TempDir(), "--data", target}, 1, "holds no backup"},
+		"no backup":               {[]string{"restore", t.TempDir(), "--data", target}, 2, "holds no backup"},
 		"a backup into the store": {[]string{"backup", filepath.Join(data, "b"), "--data", data}, 2, "lies in the folder"},
 		"a folder half restored": {
 			[]string{"serve", "--data", marked, "--orgs", filepath.Join(dir, "orgs"), "--listen", "127.0.0.1:0"},
-			1,
+			2,
 			"contains a partly restored backup",
 		},
-		"a store that is not one":  {[]string{"backup", dest, "--data", t.TempDir()}, 1, "contains no store"},
-		"a backup never taken":     {[]string{"restore", dest, "--data", target + "2", "--number", "7"}, 1, "number 7"},
-		"a folder that is no path": {[]string{"backup", "/dev/null/x", "--data", data}, 1, "not a directory"},
+		"a store that is not one":  {[]string{"backup", dest, "--data", t.TempDir()}, 2, "contains no store"},
+		"a backup never taken":     {[]string{"restore", dest, "--data", target + "2", "--number", "7"}, 2, "number 7"},
+		"a folder that is no path": {[]string{"backup", "/dev/null/x", "--data", data}, 2, "expected a folder"},
 	}
 	for _, name := range []string{"a damaged backup", "again, into the same"} { // in this order
 		test := tests[name]

@@ -81,11 +81,11 @@ func TestBackupFolder(t *testing.T) {
 		{[]string{"backup", "forget", dest}, 2, "", "--keep-last"},
 		{[]string{"backup", "forget", dest, "--keep-last", "2"}, 0, "kept backups 3, 4; removed 2 backups, ", ""},
 		{[]string{"backup", "check", dest}, 0, "2 backups are whole", ""},
-		{[]string{"restore", dest, "--data", filepath.Join(dir, "restored"), "--number", "1"}, 1, "", "number 1"},
+		{[]string{"restore", dest, "--data", filepath.Join(dir, "restored"), "--number", "1"}, 2, "", "number 1"},
 		{[]string{"restore", dest, "--data", filepath.Join(dir, "restored"), "--number", "3"}, 0, "restored backup 3", ""},
-		{[]string{"restore", empty, "--data", filepath.Join(dir, "none")}, 1, "", empty + " holds no backup"},
-		{[]string{"backup", "list", empty}, 1, "", empty + " holds no backup"},
-		{[]string{"backup", "forget", empty, "--keep-last", "1"}, 1, "", empty + " holds no backup"},
+		{[]string{"restore", empty, "--data", filepath.Join(dir, "none")}, 2, "", empty + " holds no backup"},
+		{[]string{"backup", "list", empty}, 2, "", empty + " holds no backup"},
+		{[]string{"backup", "forget", empty, "--keep-last", "1"}, 2, "", empty + " holds no backup"},
 	}
 	for _, step := range steps {
 		got := packhorse(t, nil, step.args...)

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
@@ -12,100 +16,164 @@ import (
 
 // configFile resolves flags from the file that --config names. Keys are the names of flags, of any
 // subcommand, so that several commands can share a file; a key that is no flag is an error.
+//
+// What is wrong with the file is in err, and not an error of the parser: that would put it down to
+// whichever flag it looks up.
 type configFile struct {
 	loaded bool
-	values map[string][]string
+	path   string
+	values map[string]configValue
+	err    error
+}
+
+// configValue is the value of a key, or its list of values.
+type configValue struct {
+	line   int
+	values []string
 }
 
 // Resolve returns the file's value of a flag that neither the command line nor the environment
 // gives.
 func (c *configFile) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if err := c.load(ctx); err != nil {
-		return nil, err
+	if !c.loaded {
+		c.loaded = true
+		c.err = c.load(ctx)
 	}
-	for _, name := range flag.Envs {
-		if _, ok := os.LookupEnv(name); ok {
-			return nil, nil
+	given, ok := c.values[flag.Name]
+	if c.err != nil || !ok || environmentOf(flag) != "" {
+		return nil, nil
+	}
+	value := ""
+	switch {
+	case flag.IsSlice():
+		value = kong.JoinEscaped(given.values, flag.Tag.Sep)
+	case len(given.values) != 1:
+		c.err = c.wrong(given.line, "%s takes one value, and no list", flag.Name)
+		return nil, nil
+	default:
+		value = given.values[0]
+	}
+	if enum := enumOf(flag.Value); enum != nil {
+		for _, one := range given.values {
+			if !slices.Contains(enum, one) {
+				c.err = c.wrong(given.line, "%s must be one of %s, but is %q", flag.Name, strings.Join(enum, ", "), one)
+				return nil, nil
+			}
 		}
 	}
-	values, ok := c.values[flag.Name]
-	switch {
-	case !ok:
+	scan := kong.Scan().PushTyped(value, kong.FlagValueToken)
+	if err := flag.Parse(scan, reflect.New(flag.Target.Type()).Elem()); err != nil {
+		c.err = c.wrong(given.line, "%s", strings.TrimPrefix(err.Error(), "--"))
 		return nil, nil
-	case flag.IsSlice():
-		return kong.JoinEscaped(values, flag.Tag.Sep), nil
-	case len(values) != 1:
-		return nil, fmt.Errorf("configuration file: %s takes one value", flag.Name)
-	default:
-		return values[0], nil
 	}
+	return value, nil
 }
 
-// Validate finds keys that are no flags.
-func (c *configFile) Validate(app *kong.Application) error {
-	known := flagNames(app.Node)
-	for _, key := range slices.Sorted(maps.Keys(c.values)) {
-		if !known[key] {
-			return fmt.Errorf("configuration file: no flag is named %q", key)
+// Validate has nothing to do.
+func (c *configFile) Validate(*kong.Application) error { return nil }
+
+// wrong is the error for a line of the file.
+func (c *configFile) wrong(line int, format string, args ...any) error {
+	return &usageError{fmt.Sprintf("configuration file %s:%d: %s", c.path, line, fmt.Sprintf(format, args...))}
+}
+
+// environmentOf returns the environment variable that gives a flag, or "".
+func environmentOf(flag *kong.Flag) string {
+	for _, name := range flag.Envs {
+		if _, ok := os.LookupEnv(name); ok {
+			return name
 		}
 	}
-	return nil
+	return ""
 }
 
 func (c *configFile) load(ctx *kong.Context) error {
-	if c.loaded {
-		return nil
-	}
-	c.loaded = true
-	var path string
 	for _, flag := range ctx.Model.Flags {
 		if flag.Name == "config" {
-			path, _ = ctx.FlagValue(flag).(string)
+			c.path, _ = ctx.FlagValue(flag).(string)
 		}
 	}
-	if path == "" {
+	if c.path == "" {
 		return nil
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("configuration file: %w", err)
+	if err := checkFile(c.path); err != nil {
+		return &usageError{fmt.Sprintf("--config: %v", err)}
 	}
-	c.values, err = parseConfig(data)
+	data, err := os.ReadFile(c.path)
 	if err != nil {
-		return fmt.Errorf("configuration file %s: %w", path, err)
+		return &usageError{fmt.Sprintf("--config: %v", err)}
+	}
+	return c.parse(data, flagNames(ctx.Model.Node))
+}
+
+// yamlLine is where the YAML library says that something is wrong.
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// parse reads the keys of a YAML mapping, each with its value or its list of values.
+func (c *configFile) parse(data []byte, known map[string]bool) error {
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		line := 1
+		if at := yamlLine.FindStringSubmatch(err.Error()); at != nil && at[1] != "" {
+			_, _ = fmt.Sscan(at[1], &line) // digits
+		}
+		return c.wrong(line, "not YAML: %s", yamlLine.ReplaceAllString(err.Error(), ""))
+	}
+	c.values = make(map[string]configValue)
+	if len(document.Content) == 0 {
+		return nil // empty
+	}
+	root := document.Content[0]
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return nil
+	}
+	if root.Kind != yaml.MappingNode {
+		return c.wrong(root.Line, "expected lines of the form KEY: VALUE, one for each flag")
+	}
+	for pair := range slices.Chunk(root.Content, 2) {
+		key, value := pair[0], pair[1]
+		if before, again := c.values[key.Value]; again {
+			return c.wrong(key.Line, "key %q is given twice, first in line %d", key.Value, before.line)
+		}
+		if !known[key.Value] {
+			return c.wrong(key.Line, "no flag is named %q%s", key.Value,
+				didYouMean(key.Value, slices.Sorted(maps.Keys(known)), func(name string) string { return name }))
+		}
+		values, err := valuesOf(value)
+		if err != nil {
+			return c.wrong(value.Line, "%s: %v", key.Value, err)
+		}
+		c.values[key.Value] = configValue{line: key.Line, values: values}
 	}
 	return nil
 }
 
-// parseConfig returns the keys of a YAML mapping, each with its value or its list of values.
-func parseConfig(data []byte) (map[string][]string, error) {
-	var nodes map[string]yaml.Node
-	if err := yaml.Unmarshal(data, &nodes); err != nil {
-		return nil, err
+// valuesOf returns a value as a list of one, or the values of a list.
+func valuesOf(node *yaml.Node) ([]string, error) {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
 	}
-	values := make(map[string][]string, len(nodes))
-	for key, node := range nodes {
-		switch node.Kind {
-		case yaml.ScalarNode:
-			values[key] = []string{node.Value}
-		case yaml.SequenceNode:
-			var list []string
-			if err := node.Decode(&list); err != nil {
-				return nil, fmt.Errorf("%s: %w", key, err)
-			}
-			values[key] = list
-		default:
-			return nil, fmt.Errorf("%s: neither a value nor a list", key)
+	switch node.Kind {
+	case yaml.ScalarNode:
+		return []string{node.Value}, nil
+	case yaml.SequenceNode:
+		var values []string
+		if err := node.Decode(&values); err != nil {
+			return nil, errors.New("expected a list of values")
 		}
+		return values, nil
+	default:
+		return nil, errors.New("neither a value nor a list")
 	}
-	return values, nil
 }
 
-// flagNames returns the names of every flag below node.
+// flagNames returns the names of every flag below node that a configuration file may give.
 func flagNames(node *kong.Node) map[string]bool {
-	names := map[string]bool{}
+	names := make(map[string]bool)
 	for _, flag := range node.Flags {
-		names[flag.Name] = flag.Name != "help" && flag.Name != "config"
+		if flag.Name != "help" && flag.Name != "config" {
+			names[flag.Name] = true
+		}
 	}
 	for _, child := range node.Children {
 		maps.Copy(names, flagNames(child))

@@ -18,26 +18,30 @@ import (
 
 // credentialCommand is a credential helper for git: it gives a token that lasts for one operation.
 type credentialCommand struct {
-	URL       []string      `help:"Base URL of a server to give tokens to; any other gets no answer. Repeatable." placeholder:"URL" name:"url" required:""`
+	URL       []string      `help:"Base URL of a server to give tokens to; any other gets no answer. Repeatable." placeholder:"URL" name:"url" required:"" is:"url"`
 	AllowHTTP bool          `help:"Give tokens to hosts other than the loopback over plain HTTP." name:"allow-http"`
-	Org       string        `help:"Organization that signs the tokens." placeholder:"NAME"`
-	Key       string        `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" type:"path"`
-	Command   string        `help:"Shell command that prints a token for $PACKHORSE_REPO, in place of --key." placeholder:"COMMAND"`
+	Org       string        `help:"Organization that signs the tokens." placeholder:"NAME" is:"name"`
+	Key       string        `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" type:"path" is:"file"`
+	Command   string        `help:"Shell command that prints a token for $PACKHORSE_REPO, in place of --key." placeholder:"COMMAND" is:"text"`
 	Scope     []string      `help:"Scopes: git:read, git:write. Repeatable." enum:"git:read,git:write" default:"git:read,git:write"`
-	TTL       time.Duration `help:"Validity of a token." default:"5m"`
+	TTL       time.Duration `help:"Validity of a token." default:"5m" min:"1s"`
 
 	claimFlags
 
-	Operation string `arg:"" help:"What git asks for: get; anything else has no effect."`
+	Operation string `arg:"" help:"What git asks for: get; anything else has no effect." is:"text"`
 }
 
 // tokenUser is the user name that git gets with a token. The server ignores it.
 const tokenUser = "t"
 
+// isSilent reports whether git has asked for something that has no effect. Then wrong flags are not
+// reported, either.
+func (c credentialCommand) isSilent() bool { return c.Operation != "" && c.Operation != "get" }
+
 // Run answers one request of git.
 func (c credentialCommand) Run(ctx context.Context, to streams) error {
 	request, err := gitcredential.Read(os.Stdin)
-	if c.Operation != "get" {
+	if c.isSilent() {
 		return nil // nothing is stored, and later versions of git may have other operations
 	}
 	if err != nil {
@@ -71,8 +75,6 @@ func (c credentialCommand) servers() ([]gitcredential.Server, error) {
 		return nil, &usageError{"--key and --command do not go together"}
 	case c.Key != "" && c.Org == "":
 		return nil, &usageError{"--key needs --org"}
-	case c.TTL <= 0:
-		return nil, &usageError{"--ttl must be positive"}
 	}
 	var servers []gitcredential.Server
 	for _, text := range c.URL {

@@ -180,13 +180,13 @@ func TestCredentialRefusals(t *testing.T) {
 		},
 		"no name":   {from("--command", "echo secret"), strings.Replace(siteRequest, "web/", "web/../", 1), 1, `".."`},
 		"malformed": {from("--command", "echo secret"), "password:secret\n", 1, "malformed credential request"},
-		"no key":    {from("--org", "acme", "--key", key), siteRequest, 1, "PEM"},
-		"no file":   {from("--org", "acme", "--key", key+"x"), siteRequest, 1, "no such file"},
+		"no key":    {from("--org", "acme", "--key", key), siteRequest, 2, "PEM"},
+		"no file":   {from("--org", "acme", "--key", key+"x"), siteRequest, 2, "no such file"},
 
 		"no source":   {from(), siteRequest, 2, "one of --key and --command is needed"},
 		"two sources": {from("--org", "acme", "--key", key, "--command", "true"), siteRequest, 2, "do not go together"},
 		"no org":      {from("--key", key), siteRequest, 2, "--key needs --org"},
-		"no life":     {from("--org", "acme", "--key", key, "--ttl", "0s"), siteRequest, 2, "--ttl must be positive"},
+		"no life":     {from("--org", "acme", "--key", key, "--ttl", "0s"), siteRequest, 2, "--ttl: 0s is too short: expected 1s or more"},
 		"wide scope":  {from("--org", "acme", "--key", key, "--scope", "repo:write"), siteRequest, 2, "--scope"},
 		"no URL":      {[]string{"--command", "echo secret", "get"}, siteRequest, 2, "missing flags: --url"},
 		"no encryption": {

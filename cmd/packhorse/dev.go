@@ -27,9 +27,9 @@ import (
 
 // devCommand serves from a folder that it fills itself.
 type devCommand struct {
-	Data      string `help:"Data folder, with an organization and its keys; created if missing." default:"packhorse-data" type:"path"`
-	Listen    string `help:"Address to serve on." default:"127.0.0.1:8080"`
-	PublicURL string `help:"Base URL to print, if clients use another one than the address." placeholder:"URL"`
+	Data      string `help:"Data folder, with an organization and its keys; created if missing." default:"packhorse-data" type:"path" is:"new folder"`
+	Listen    string `help:"Address to serve on." default:"127.0.0.1:8080" is:"address"`
+	PublicURL string `help:"Base URL to print, if clients use another one than the address." placeholder:"URL" is:"url"`
 	TLS       bool   `help:"Serve HTTPS with a certificate authority stored in the folder." name:"tls"`
 
 	serverFlags
@@ -50,6 +50,9 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 	orgs := filepath.Join(c.Data, devOrgs)
 	if c.SecretKey == "" {
 		c.SecretKey = filepath.Clean(c.Data) + devSecret
+	}
+	if err := c.check(ctx); err != nil {
+		return err
 	}
 	key, err := prepareDev(c.Data, orgs, c.SecretKey)
 	if err != nil {
@@ -92,6 +95,29 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 	})
 }
 
+// check finds out, before anything is made, what would keep the server from starting.
+func (c devCommand) check(ctx context.Context) error {
+	for flag, address := range map[string]string{"--listen": c.Listen, "--admin-listen": c.AdminListen} {
+		if address == "" {
+			continue
+		}
+		var listen net.ListenConfig
+		l, err := listen.Listen(ctx, "tcp", address)
+		if err != nil {
+			return listenError(flag, address, err)
+		}
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+	if _, err := os.Stat(c.SecretKey); err == nil {
+		if _, err := readSecret(c.SecretKey); err != nil {
+			return err
+		}
+	}
+	return c.sharedFlags.check(c.Data)
+}
+
 // devAllow are the addresses of webhooks and upstreams on the same machine.
 var devAllow = []string{"localhost", "127.0.0.0/8", "::1"}
 
@@ -113,9 +139,8 @@ func (c devCommand) place(orgs string, now time.Time) (at place, ca string, err 
 	}
 	if c.PublicURL != "" {
 		public, err := url.Parse(c.PublicURL)
-		if err != nil || public.Scheme != "http" && public.Scheme != "https" || public.Hostname() == "" ||
-			public.RawQuery != "" {
-			return place{}, "", &usageError{fmt.Sprintf("--public-url: %q is not an http or https URL", c.PublicURL)}
+		if err != nil {
+			return place{}, "", &usageError{fmt.Sprintf("--public-url: %v", err)}
 		}
 		hosts = append(hosts, public.Hostname())
 	}

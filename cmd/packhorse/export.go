@@ -16,8 +16,8 @@ import (
 type exportCommand struct {
 	apiFlags
 
-	Repo string `arg:"" help:"Repository."`
-	Dir  string `arg:"" help:"Folder to make." type:"path"`
+	Repo string `arg:"" help:"Repository." is:"repository"`
+	Dir  string `arg:"" help:"Folder to make." type:"path" is:"new folder"`
 }
 
 // exportLimits are those of a server that an operator names.

@@ -33,7 +33,7 @@ func TestFsck(t *testing.T) {
 		t.Errorf("in the folder: %+v", got)
 	}
 
-	if got := packhorse(t, nil, "fsck", "--data", t.TempDir()); got.status != 1 ||
+	if got := packhorse(t, nil, "fsck", "--data", t.TempDir()); got.status != 2 ||
 		!strings.Contains(got.errOut, "contains no store") {
 		t.Errorf("in an empty folder: %+v", got)
 	}

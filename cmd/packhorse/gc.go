@@ -17,7 +17,7 @@ type gcCommand struct {
 	ReaderGrace time.Duration  `help:"How long obsolete files are kept at least, for copies of the stores." default:"0s"`
 	Geometric   bool           `help:"Merge segments geometrically instead of into one for each repository."`
 	Anew        bool           `help:"Recompute all deltas: smaller results, much slower."`
-	Cores       int            `help:"Number of cores for the delta search." default:"2"`
+	Cores       int            `help:"Number of cores for the delta search." default:"2" min:"1"`
 
 	RemoveUnregistered bool `help:"Remove the files of the bucket that nothing names, such as older releases have left. No server of an older release may be running."`
 

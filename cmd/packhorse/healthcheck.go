@@ -18,9 +18,9 @@ import (
 // healthcheckCommand asks the server of this machine or container whether it is ready. Its flags
 // are those of serve, so that it finds the server by the same environment and configuration file.
 type healthcheckCommand struct {
-	Listen  string        `help:"Address and port that the server listens on." placeholder:"ADDR" required:""`
-	TLSCert string        `help:"Its certificate chain, PEM, if it serves HTTPS." placeholder:"FILE" type:"path" name:"tls-cert"`
-	Timeout time.Duration `help:"Time to wait for the answer." default:"5s"`
+	Listen  string        `help:"Address and port that the server listens on." placeholder:"ADDR" required:"" is:"address"`
+	TLSCert string        `help:"Its certificate chain, PEM, if it serves HTTPS." placeholder:"FILE" type:"path" name:"tls-cert" is:"file"`
+	Timeout time.Duration `help:"Time to wait for the answer." default:"5s" min:"1ms"`
 }
 
 // healthTextMax bounds the answer that is printed, in bytes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"strings"
@@ -16,15 +17,15 @@ import (
 type importCommand struct {
 	apiFlags
 
-	Jobs   int    `help:"Repositories at a time." default:"4"`
-	Prefix string `help:"First part of all names on the server." placeholder:"NAME"`
+	Jobs   int    `help:"Repositories at a time." default:"4" min:"1"`
+	Prefix string `help:"First part of all names on the server." placeholder:"NAME" is:"repository"`
 	DryRun bool   `help:"Tell what would be done, and do nothing." name:"dry-run"`
 	Force  bool   `help:"Also move refs of the server that are no ancestors of the new values."`
 
-	GitHubAPI       string `help:"Base URL of GitHub's API." placeholder:"URL" default:"https://api.github.com" name:"github-api"`
-	GitHubTokenFile string `help:"File of a token for GitHub." placeholder:"FILE" type:"path" name:"github-token-file"`
+	GitHubAPI       string `help:"Base URL of GitHub's API." placeholder:"URL" default:"https://api.github.com" name:"github-api" is:"url"`
+	GitHubTokenFile string `help:"File of a token for GitHub." placeholder:"FILE" type:"path" name:"github-token-file" is:"file"`
 
-	Source []string `arg:"" help:"A folder with bare repositories, the URL of a repository, @FILE with a URL and perhaps a name on each line, or github:ACCOUNT."`
+	Source []string `arg:"" help:"A folder with bare repositories, the URL of a repository, @FILE with a URL and perhaps a name on each line, or github:ACCOUNT." is:"text"`
 }
 
 // importRetries is how often a repository is begun again when something is not available.
@@ -32,9 +33,6 @@ const importRetries = 3
 
 // Run brings all repositories. A failure of one does not end the others.
 func (c importCommand) Run(ctx context.Context, to streams) error {
-	if c.Jobs < 1 {
-		return &usageError{"--jobs must be 1 or more"}
-	}
 	var refused []string
 	if !c.Force {
 		refused = []string{"no-force-push"}
@@ -50,6 +48,9 @@ func (c importCommand) Run(ctx context.Context, to streams) error {
 	jobs, err := finder.Sources(ctx, c.Source)
 	if _, ok := errors.AsType[*transfer.ArgumentError](err); ok {
 		return &usageError{err.Error()}
+	}
+	if missing, ok := errors.AsType[*fs.PathError](err); ok {
+		return &usageError{fmt.Sprintf("<source>: %v: expected a folder, a URL, @FILE or github:ACCOUNT", missing)}
 	}
 	if err != nil {
 		return err

@@ -365,7 +365,7 @@ func TestImportUsage(t *testing.T) {
 		"open password":   {[]string{"http://u:hunter2@example.com/a.git"}, "would send a password without encryption"},
 		"no account":      {[]string{"github:"}, "is not github: and the name of an account"},
 		"long line":       {[]string{"@" + write(t, "l", "https://a.example/b c d\n")}, ":1\" is not a URL and perhaps a name"},
-		"no jobs":         {[]string{"--jobs=0", "."}, "--jobs must be 1 or more"},
+		"no jobs":         {[]string{"--jobs=0", "."}, "--jobs: 0 is too little: expected 1 or more"},
 	} {
 		got := packhorse(t, nil, append([]string{"import", "--url", "http://127.0.0.1:1", "--org", "a", "--key", key}, test.args...)...)
 		if got.status != 2 || !strings.Contains(got.errOut, test.want) || strings.Contains(got.errOut, "hunter2") {

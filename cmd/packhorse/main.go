@@ -11,11 +11,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
+	"reflect"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
+
+	"packhorse/api/auth"
+	"packhorse/engine/backup"
 )
 
 // Exit statuses.
@@ -27,7 +34,7 @@ const (
 
 // commandLine is every subcommand and the flags that all of them take.
 type commandLine struct {
-	Config string `help:"Configuration file: YAML with one key for each flag." placeholder:"FILE" type:"path"`
+	Config string `help:"Configuration file: YAML with one key for each flag." placeholder:"FILE" type:"path" is:"file"`
 
 	Dev        devCommand         `cmd:"" set:"log_level=warn" help:"Serve from a folder prepared for trying out, and print example commands."`
 	Serve      serveCommand       `cmd:"" help:"Serve the repositories of organizations."`
@@ -78,37 +85,71 @@ func main() {
 func run(ctx context.Context, args []string, to streams) int {
 	var cli commandLine
 	status, exited := exitOK, false
-	parser := newParser(&cli, to,
+	selected, err := parse(&cli, args, to,
 		kong.Exit(func(code int) { status, exited = code, true }), // --help
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(to),
 		kong.Bind(reparse(func() (*commandLine, error) {
 			var now commandLine
-			_, err := newParser(&now, streams{out: io.Discard, errOut: io.Discard}).Parse(args)
+			_, err := parse(&now, args, streams{out: io.Discard, errOut: io.Discard})
 			return &now, err
 		})),
 	)
-	selected, err := parser.Parse(args)
 	if exited {
 		return status
 	}
 	if err != nil {
-		to.complain("%v", err)
-		if command := commandOf(err); command != "" {
-			to.complain("%s --help tells what it takes", command)
-		} else {
-			to.complain("--help lists the commands")
-		}
+		to.complain("%s; see %s --help", oneLine(err), commandOf(err, selected))
 		return exitUsage
 	}
+	if selected.Selected().Name != "credential" { // git shows what its helpers say
+		warnOfEnvironment(selected.Model.Node, to)
+	}
 	if err := selected.Run(); err != nil {
-		to.complain("%v", err)
-		if _, ok := errors.AsType[*usageError](err); ok {
+		to.complain("%s", oneLine(err))
+		if isBadInput(err) {
 			return exitUsage
 		}
 		return exitFailed
 	}
 	return exitOK
+}
+
+// parse fills cli from the arguments, the environment and the configuration file, and checks every
+// value. It changes nothing.
+func parse(cli *commandLine, args []string, to streams, more ...kong.Option) (*kong.Context, error) {
+	config := new(configFile)
+	selected, err := newParser(cli, to, append(more, kong.Resolvers(config))...).Parse(args)
+	if config.err != nil {
+		return selected, config.err
+	}
+	if err != nil || selected == nil || selected.Selected() == nil || cli.Credential.isSilent() {
+		return selected, err
+	}
+	return selected, checkValues(selected, config)
+}
+
+// oneLine is the text of an error on one line.
+func oneLine(err error) string {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// isBadInput reports whether an error is due to what the operator has given: flags, environment,
+// configuration, and the files, folders and addresses that they name.
+func isBadInput(err error) bool {
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return true
+	}
+	for _, known := range []error{auth.ErrKey, auth.ErrFolder, auth.ErrOrgConfig, errInUse, backup.ErrNone} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
 }
 
 // reparse reads command line, environment and configuration file again.
@@ -121,7 +162,8 @@ func newParser(cli *commandLine, to streams, more ...kong.Option) *kong.Kong {
 		kong.Description("A git host: clone, fetch and push over HTTP, and an API to the same repositories."),
 		kong.DefaultEnvars("PACKHORSE"),
 		kong.Vars{"memory": defaultMemory().String(), "log_level": "info"},
-		kong.Resolvers(&configFile{}),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
+		kong.TypeMapper(reflect.TypeFor[slog.Level](), kong.MapperFunc(decodeLevel)),
 		kong.Writers(to.out, to.errOut),
 	}, more...)...)
 	if err != nil {
@@ -130,19 +172,18 @@ func newParser(cli *commandLine, to streams, more ...kong.Option) *kong.Kong {
 	return parser
 }
 
-// commandOf returns the subcommand that a parse error is about, or "".
-func commandOf(err error) string {
-	parse, ok := errors.AsType[*kong.ParseError](err)
-	if !ok || parse.Context == nil {
-		return ""
+// commandOf returns the command that an error of parse is about.
+func commandOf(err error, selected *kong.Context) string {
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok {
+		selected = parse.Context
 	}
-	if node := parse.Context.Selected(); node != nil {
-		return node.Path()
+	if selected != nil && selected.Selected() != nil {
+		return selected.Model.Name + " " + selected.Selected().Path()
 	}
-	return ""
+	return "packhorse"
 }
 
-// usageError says that valid flags do not go together.
+// usageError says what is wrong with what the operator has given, and what was expected.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }

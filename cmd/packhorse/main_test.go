@@ -129,13 +129,13 @@ func TestUsage(t *testing.T) {
 		"missing flags":   {args: []string{"token"}, want: "missing flags: --key=PRIVATE.pem, --org=NAME"},
 		"unknown scope":   {args: []string{"token", "--org", "a", "--key", key, "--scope", "root"}, want: "--scope"},
 		"negative life": {
-			args: []string{"token", "--org", "a", "--key", key, "--ttl=-1h"}, want: "--ttl must be positive",
+			args: []string{"token", "--org", "a", "--key", key, "--ttl=-1h"}, want: "--ttl: -1h0m0s is too short: expected 1s or more",
 		},
 		"malformed policy": {
 			args: []string{"token", "--org", "a", "--key", key, "--ref-policy", "main"}, want: `"main" is not PATTERN=OP,OP`,
 		},
 		"path policy": {
-			args: []string{"token", "--org", "a", "--key", key, "--path-policy", "a"}, want: `--path-policy "a" is not PATTERN=OP,OP`,
+			args: []string{"token", "--org", "a", "--key", key, "--path-policy", "a"}, want: `--path-policy: "a" is not PATTERN=OP,OP`,
 		},
 		"name of a path": {
 			args: []string{"org", "add", "../a", "--key", key, "--orgs", t.TempDir()}, want: `"../a" is no name`,
@@ -148,7 +148,7 @@ func TestUsage(t *testing.T) {
 			args: []string{"token", "--config", write(t, "c.yaml", "kye: 1\n")}, want: `no flag is named "kye"`,
 		},
 		"key given twice": {
-			args: []string{"token", "--config", write(t, "c.yaml", "org: a\norg: b\n")}, want: "already defined",
+			args: []string{"token", "--config", write(t, "c.yaml", "org: a\norg: b\n")}, want: "given twice",
 		},
 		"list for a value": {
 			args: []string{"token", "--config", write(t, "c.yaml", "org: [a, b]\n")}, want: "org takes one value",

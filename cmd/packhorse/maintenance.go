@@ -14,10 +14,10 @@ type maintenanceFlags struct {
 	Grace       time.Duration `help:"How long unreachable objects are kept." default:"336h"`
 	ReaderGrace time.Duration `help:"How long obsolete files are kept at least, for copies of the stores." default:"1h"`
 	JournalAge  time.Duration `help:"How long the journal of changes is kept; at least as long as unreachable objects." default:"2160h"`
-	HotCount    int           `help:"Objects in the hot tier of a repository before they are flushed to a segment." default:"5000"`
-	HotBytes    byteSize      `help:"Bytes in the hot tier of a repository before they are flushed to a segment." default:"16MiB"`
-	Segments    int           `help:"New segments of a repository before they are merged." default:"8"`
-	Every       time.Duration `help:"Interval between maintenance rounds over all repositories." default:"24h"`
+	HotCount    int           `help:"Objects in the hot tier of a repository before they are flushed to a segment." default:"5000" min:"1"`
+	HotBytes    byteSize      `help:"Bytes in the hot tier of a repository before they are flushed to a segment." default:"16MiB" min:"1KiB"`
+	Segments    int           `help:"New segments of a repository before they are merged." default:"8" min:"1"`
+	Every       time.Duration `help:"Interval between maintenance rounds over all repositories." default:"24h" min:"1ms"`
 }
 
 // settings are nil when there is no maintenance in the background.

@@ -11,7 +11,7 @@ import (
 
 // manCommand writes the manual: a page for each command, made of what --help says.
 type manCommand struct {
-	Dir string `arg:"" help:"Folder for the pages; created if missing." type:"path"`
+	Dir string `arg:"" help:"Folder for the pages; created if missing." type:"path" is:"new folder"`
 }
 
 // Run writes the pages.

@@ -22,11 +22,11 @@ import (
 
 // migrateCommand moves repositories between a data folder and stores that several servers share.
 type migrateCommand struct {
-	Data  string `help:"Data folder to copy from; with --back the one to copy into, which is made if it does not exist." placeholder:"DIR" required:"" type:"path"`
-	Keys  string `help:"PostgreSQL database of keys and small objects: postgres://USER@HOST/DATABASE." placeholder:"URL" required:"" env:"PACKHORSE_KEYS"`
-	Files string `help:"Bucket of the files: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true." placeholder:"URL" required:"" env:"PACKHORSE_FILES"`
+	Data  string `help:"Data folder to copy from; with --back the one to copy into, which is made if it does not exist." placeholder:"DIR" required:"" type:"path" is:"new folder"`
+	Keys  string `help:"PostgreSQL database of keys and small objects: postgres://USER@HOST/DATABASE." placeholder:"URL" required:"" env:"PACKHORSE_KEYS" is:"database"`
+	Files string `help:"Bucket of the files: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true." placeholder:"URL" required:"" env:"PACKHORSE_FILES" is:"bucket"`
 	Back  bool   `help:"Copy from the database and the bucket into the data folder."`
-	Orgs  string `help:"Folder of organizations, to store in the database, too; with --back an empty one, to write them to." placeholder:"DIR" type:"path"`
+	Orgs  string `help:"Folder of organizations, to store in the database, too; with --back an empty one, to write them to." placeholder:"DIR" type:"path" is:"new folder"`
 
 	logFlags
 }

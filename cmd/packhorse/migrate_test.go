@@ -123,7 +123,7 @@ func TestMigrate(t *testing.T) {
 	}
 	refused := func(want string, args ...string) {
 		t.Helper()
-		if got := packhorse(t, env, args...); got.status != 1 || !strings.Contains(got.errOut, want) {
+		if got := packhorse(t, env, args...); got.status == 0 || !strings.Contains(got.errOut, want) {
 			t.Errorf("%.200q: got %+v, want %q", args, got, want)
 		}
 	}

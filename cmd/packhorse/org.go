@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"packhorse/api/auth"
 	"packhorse/engine/organization"
@@ -27,10 +28,10 @@ type orgCommand struct {
 
 // orgAddCommand registers a key.
 type orgAddCommand struct {
-	Name string `arg:"" help:"Name of the organization: letters, digits, dot, underscore, dash."`
-	Key  string `help:"Public key, PKIX PEM: RSA of 2048 bits or more, EC P-256, P-384, P-521, or Ed25519." placeholder:"PUBLIC.pem" required:"" type:"path"`
-	Kid  string `help:"Key ID; by default derived from the fingerprint." placeholder:"ID"`
-	Orgs string `help:"Folder of organizations; or else --keys." placeholder:"DIR" type:"path"`
+	Name string `arg:"" help:"Name of the organization: letters, digits, dot, underscore, dash." is:"name"`
+	Key  string `help:"Public key, PKIX PEM: RSA of 2048 bits or more, EC P-256, P-384, P-521, or Ed25519." placeholder:"PUBLIC.pem" required:"" type:"path" is:"file"`
+	Kid  string `help:"Key ID; by default derived from the fingerprint." placeholder:"ID" is:"name"`
+	Orgs string `help:"Folder of organizations; or else --keys." placeholder:"DIR" type:"path" is:"new folder"`
 
 	rowsFlags
 }
@@ -47,7 +48,7 @@ func (c orgAddCommand) Run(ctx context.Context, to streams) error {
 	}
 	public, kid, err := checkKey(c.Name, c.Kid, data)
 	if err != nil {
-		return err
+		return keyError(c.Key, "a public key, PKIX PEM", err)
 	}
 	if c.Keys == "" {
 		err = registerKey(c.Orgs, c.Name, kid, public, data)
@@ -61,6 +62,18 @@ func (c orgAddCommand) Run(ctx context.Context, to streams) error {
 	}
 	return to.printf("organization %s signs with key %s\n", c.Name, kid)
 }
+
+// keyError names the file of --key, and what was expected of it, if err is that it has no such key.
+func keyError(path, expected string, err error) error {
+	if !errors.Is(err, auth.ErrKey) {
+		return err
+	}
+	return &usageError{fmt.Sprintf("--key: %s: %s: expected %s", path,
+		strings.TrimPrefix(err.Error(), auth.ErrKey.Error()+": "), expected)}
+}
+
+// privateKeyExpected is what a command that signs tokens expects of --key.
+const privateKeyExpected = "an organization's private key, PKCS #8 PEM"
 
 // checkKey returns a public key that an organization may register, and its id: kid, or if that is
 // "" the fingerprint.
@@ -118,7 +131,7 @@ func storeKey(
 // checkSame returns an error unless a file has that key.
 func checkSame(path string, data []byte, public crypto.PublicKey) error {
 	if registered, err := auth.ParsePublicKey(data); err != nil || !sameKey(registered, public) {
-		return fmt.Errorf("%s contains a different key: remove it, or choose another --kid", path)
+		return &usageError{path + " contains a different key: remove it, or choose another --kid"}
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 
 // rowsFlags name the database whose rows are organizations.
 type rowsFlags struct {
-	Keys string `help:"PostgreSQL database of servers that share it: postgres://USER@HOST/DATABASE." placeholder:"URL" env:"PACKHORSE_KEYS"`
+	Keys string `help:"PostgreSQL database of servers that share it: postgres://USER@HOST/DATABASE." placeholder:"URL" env:"PACKHORSE_KEYS" is:"database"`
 
 	logFlags
 }
@@ -79,7 +79,7 @@ func (f rowsFlags) view(ctx context.Context, to streams, do func(now organizatio
 
 // orgApplyCommand makes rows equal to a folder.
 type orgApplyCommand struct {
-	Dir    string `arg:"" help:"Folder of organizations, or that of one organization, which is named like it." type:"existingdir"`
+	Dir    string `arg:"" help:"Folder of organizations, or that of one organization, which is named like it." type:"path" is:"folder"`
 	Prune  bool   `help:"Remove the organizations that the folder does not have."`
 	DryRun bool   `help:"Print what would change, and change nothing."`
 
@@ -160,7 +160,7 @@ func readOrgs(dir string) (orgs map[string]organization.Files, isOne bool, err e
 		orgs, err = auth.ReadFolder(os.DirFS(dir))
 	}
 	if bad, ok := errors.AsType[*auth.FolderError](err); ok {
-		return nil, isOne, fmt.Errorf("%s: %s", filepath.Join(above, bad.Path), bad.Reason)
+		return nil, isOne, &usageError{filepath.Join(above, bad.Path) + ": " + bad.Reason}
 	}
 	if err != nil {
 		return nil, isOne, fmt.Errorf("%s: %w", dir, err)
@@ -223,7 +223,7 @@ func (c orgListCommand) Run(ctx context.Context, to streams) error {
 
 // orgShowCommand describes an organization.
 type orgShowCommand struct {
-	Name string `arg:"" help:"Name of the organization."`
+	Name string `arg:"" help:"Name of the organization." is:"name"`
 
 	rowsFlags
 }
@@ -250,7 +250,7 @@ func noOrg(name string) error {
 
 // orgRemoveCommand removes organizations.
 type orgRemoveCommand struct {
-	Names []string `arg:"" name:"name" help:"Names of organizations."`
+	Names []string `arg:"" name:"name" help:"Names of organizations." is:"name"`
 
 	rowsFlags
 }
@@ -277,7 +277,7 @@ func (c orgRemoveCommand) Run(ctx context.Context, to streams) error {
 
 // orgExportCommand writes organizations to a folder.
 type orgExportCommand struct {
-	Dir string `arg:"" help:"Folder to write; it is made, or empty." type:"path"`
+	Dir string `arg:"" help:"Folder to write; it is made, or empty." type:"path" is:"empty folder"`
 
 	rowsFlags
 }
@@ -301,7 +301,7 @@ func (c orgExportCommand) Run(ctx context.Context, to streams) error {
 func checkExport(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if len(entries) > 0 {
-		return fmt.Errorf("%s is not empty: choose another folder for the organizations", dir)
+		return &usageError{dir + " is not empty: choose another folder for the organizations"}
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -129,7 +129,7 @@ func TestOrgRows(t *testing.T) {
 	exported := filepath.Join(t.TempDir(), "out")
 	f.org(0, []string{"2 organizations written to " + exported}, append([]string{"export", exported}, to...)...)
 	sameFolder(t, f.dir, exported)
-	f.org(1, []string{exported + " is not empty"}, append([]string{"export", exported}, to...)...)
+	f.org(2, []string{exported + " is not empty"}, append([]string{"export", exported}, to...)...)
 	if info, err := os.Stat(filepath.Join(exported, "acme", "org.yaml")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the mode of an exported org.yaml: %v, %v", info.Mode(), err)
 	}
@@ -161,13 +161,13 @@ func TestOrgRows(t *testing.T) {
 		{2, "--keys names the database", []string{"export", filepath.Join(t.TempDir(), "new")}},
 		{2, "want one of --orgs", []string{"add", "acme", "--key", filepath.Join(f.dir, "acme", "k.pem")}},
 		{2, "want one of --orgs", append([]string{"add", "acme", "--key", filepath.Join(f.dir, "acme", "k.pem"), "--orgs", f.dir}, to...)},
-		{1, "acme/k.pem contains a different key", append([]string{"add", "acme", "--kid", "k", "--key", filepath.Join(exported, "acme", "k.pem")}, to...)},
-		{1, "--keys", []string{"list", "--keys", "mysql://x"}},
+		{2, "acme/k.pem contains a different key", append([]string{"add", "acme", "--kid", "k", "--key", filepath.Join(exported, "acme", "k.pem")}, to...)},
+		{2, "--keys", []string{"list", "--keys", "mysql://x"}},
 	} {
 		f.org(bad.status, []string{bad.want}, bad.args...)
 	}
 	f.write("acme/new.yml", "")
-	apply(1, []string{filepath.Join(f.dir, "acme", "new.yml") + ": want KID.pem, org.yaml, or a file"}, "--prune")
+	apply(2, []string{filepath.Join(f.dir, "acme", "new.yml") + ": want KID.pem, org.yaml, or a file"}, "--prune")
 	if err := os.Remove(filepath.Join(f.dir, "acme", "new.yml")); err != nil {
 		t.Fatal(err)
 	}

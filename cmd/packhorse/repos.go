@@ -37,7 +37,7 @@ type reposListCommand struct {
 
 	Deleted bool `help:"Only those that were deleted and can be brought back, in order of their deletion."`
 
-	Match string `arg:"" optional:"" help:"Only repositories whose names contain it; case is ignored."`
+	Match string `arg:"" optional:"" help:"Only repositories whose names contain it; case is ignored." is:"text"`
 }
 
 // tableRows is how many rows a table aligns at a time: what it holds in memory.
@@ -84,7 +84,7 @@ type reposShowCommand struct {
 	apiFlags
 	formatFlags
 
-	Repo string `arg:"" help:"Repository."`
+	Repo string `arg:"" help:"Repository." is:"repository"`
 }
 
 // Run prints the repository.
@@ -133,8 +133,8 @@ func (c reposShowCommand) Run(ctx context.Context, to streams) error {
 type reposRenameCommand struct {
 	apiFlags
 
-	Repo string `arg:"" help:"Repository."`
-	Name string `arg:"" help:"New name."`
+	Repo string `arg:"" help:"Repository." is:"repository"`
+	Name string `arg:"" help:"New name." is:"repository"`
 }
 
 // Run renames the repository.
@@ -152,7 +152,7 @@ func (c reposRenameCommand) Run(ctx context.Context, to streams) error {
 type reposDeleteCommand struct {
 	apiFlags
 
-	Repo string `arg:"" help:"Repository."`
+	Repo string `arg:"" help:"Repository." is:"repository"`
 }
 
 // Run deletes the repository.
@@ -175,9 +175,9 @@ func (c reposDeleteCommand) Run(ctx context.Context, to streams) error {
 type reposUndeleteCommand struct {
 	apiFlags
 
-	ID   string `help:"Which one, of several that had the name." placeholder:"ID" name:"id"`
-	Name string `help:"New name, if the former one was taken again." placeholder:"NAME" name:"as"`
-	Repo string `arg:"" help:"Name that the repository had."`
+	ID   string `help:"Which one, of several that had the name." placeholder:"ID" name:"id" is:"repository id"`
+	Name string `help:"New name, if the former one was taken again." placeholder:"NAME" name:"as" is:"repository"`
+	Repo string `arg:"" help:"Name that the repository had." is:"repository"`
 }
 
 // Run brings the repository back.

@@ -15,8 +15,8 @@ import (
 
 // restoreCommand makes a data folder of a backup.
 type restoreCommand struct {
-	Src    string `arg:"" help:"Folder of the backups; it is not modified." type:"existingdir"`
-	Data   string `help:"Folder to restore into; it must be empty or missing." placeholder:"DIR" required:"" type:"path"`
+	Src    string `arg:"" help:"Folder of the backups; it is not modified." type:"path" is:"folder"`
+	Data   string `help:"Folder to restore into; it must be empty or missing." placeholder:"DIR" required:"" type:"path" is:"empty folder"`
 	Number uint64 `help:"Number of the backup; 0 for the newest." default:"0"`
 
 	Incomplete bool `help:"Accept a backup that lacks files. 'packhorse fsck' then lists the repositories affected."`
@@ -41,7 +41,7 @@ func (c restoreCommand) Run(ctx context.Context, to streams) (err error) {
 	report, err := c.restore(ctx, from, to)
 	if err != nil {
 		if errors.Is(err, backup.ErrNone) && c.Number == 0 {
-			err = fmt.Errorf("%s holds no backup", c.Src)
+			err = &usageError{c.Src + " holds no backup"}
 		}
 		if errors.Is(err, backup.ErrIncomplete) {
 			err = fmt.Errorf("%w; use --incomplete to restore it anyway, or --number to restore an older one", err)
@@ -120,10 +120,10 @@ func clearFolder(dir string) error {
 func checkRestored(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, restoringMark)); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(err,
-			fmt.Errorf(
+			&usageError{fmt.Sprintf(
 				"%s contains a partly restored backup: the restore is running or was interrupted; remove the folder and restore again",
 				dir,
-			))
+			)})
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func readSecret(path string) ([]byte, error) {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read secret key: %w", err)
+		return nil, &usageError{fmt.Sprintf("--secret-key: %v: expected a file of %d random bytes", err, credential.KeySize)}
 	}
 	defer func() { _ = file.Close() }()
 	secret, err := io.ReadAll(io.LimitReader(file, credential.KeySize+1))
@@ -39,7 +39,8 @@ func readSecret(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read secret key: %w", err)
 	}
 	if len(secret) != credential.KeySize {
-		return nil, fmt.Errorf("secret key %s must hold %d random bytes, and nothing else", path, credential.KeySize)
+		return nil, &usageError{fmt.Sprintf("--secret-key: %s must hold %d random bytes, and nothing else: "+
+			"head -c %d /dev/urandom makes such a file", path, credential.KeySize, credential.KeySize)}
 	}
 	return secret, nil
 }

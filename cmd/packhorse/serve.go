@@ -7,11 +7,11 @@ import (
 
 // serveCommand is the server for production.
 type serveCommand struct {
-	Data    string `help:"Data folder; created if missing." placeholder:"DIR" required:"" type:"path"`
-	Listen  string `help:"Address to serve on." placeholder:"ADDR" required:""`
-	Orgs    string `help:"Folder of organizations, with their public keys in ORG/KID.pem. Changes take effect within seconds. Required without --keys, whose database has them otherwise: see packhorse org apply." placeholder:"DIR" type:"path"`
-	TLSCert string `help:"Certificate chain for HTTPS, PEM." placeholder:"FILE" type:"path"`
-	TLSKey  string `help:"Private key of the certificate, PEM." placeholder:"FILE" type:"path"`
+	Data    string `help:"Data folder; created if missing." placeholder:"DIR" required:"" type:"path" is:"new folder"`
+	Listen  string `help:"Address to serve on." placeholder:"ADDR" required:"" is:"address"`
+	Orgs    string `help:"Folder of organizations, with their public keys in ORG/KID.pem. Changes take effect within seconds. Required without --keys, whose database has them otherwise: see packhorse org apply." placeholder:"DIR" type:"path" is:"folder"`
+	TLSCert string `help:"Certificate chain for HTTPS, PEM." placeholder:"FILE" type:"path" is:"file"`
+	TLSKey  string `help:"Private key of the certificate, PEM." placeholder:"FILE" type:"path" is:"file"`
 
 	serverFlags
 }

@@ -309,14 +309,14 @@ func TestServeRefuses(t *testing.T) {
 		"no address": {[]string{"--data", data, "--orgs", orgs}, 2, "--listen"},
 		"a taken port": {
 			[]string{"--data", data, "--orgs", orgs, "--listen", strings.TrimPrefix(server.URL, "http://")},
-			1,
+			2,
 			"address already in use; choose another one with --listen",
 		},
 		"half of TLS": {
-			[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--tls-cert", "c.pem"}, 2, "go together",
+			[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--tls-cert", write(t, "c.pem", "")}, 2, "go together",
 		},
 		"no organizations": {
-			[]string{"--data", data, "--orgs", filepath.Join(orgs, "absent"), "--listen", ":0"}, 1, "absent",
+			[]string{"--data", data, "--orgs", filepath.Join(orgs, "absent"), "--listen", ":0"}, 2, "absent",
 		},
 		"a size without sense": {
 			[]string{"--data", data, "--orgs", orgs, "--listen", ":0", "--memory", "much"}, 2, "is not a size",
@@ -342,7 +342,7 @@ func TestOneServerAFolder(t *testing.T) {
 	start(t, packhorsetest.Options{Dir: dir})
 	got := packhorse(t, nil, "serve", "--data", filepath.Join(dir, "data"), "--orgs", filepath.Join(dir, "orgs"),
 		"--listen", "127.0.0.1:0")
-	if got.status != 1 || !strings.Contains(got.errOut, "is in use by another packhorse") {
+	if got.status != 2 || !strings.Contains(got.errOut, "is in use by another packhorse") {
 		t.Errorf("a second server: %+v", got)
 	}
 	// Without its socket the server cannot be asked, and the folder cannot be opened beside it.
@@ -350,7 +350,7 @@ func TestOneServerAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = packhorse(t, nil, "fsck", "--data", filepath.Join(dir, "data"))
-	if got.status != 1 || !strings.Contains(got.errOut, "is in use by another packhorse that does not answer") {
+	if got.status != 2 || !strings.Contains(got.errOut, "is in use by another packhorse that does not answer") {
 		t.Errorf("fsck beside a server without a socket: %+v", got)
 	}
 }

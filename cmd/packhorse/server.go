@@ -31,18 +31,18 @@ import (
 
 // serverFlags are the common flags of dev and serve.
 type serverFlags struct {
-	TrustedProxies        []string      `help:"Networks of proxies whose X-Forwarded-For names the client: CIDR or address, comma-separated." placeholder:"CIDR"`
-	AdminListen           string        `help:"Separate address for metrics and profiles; they are then not served on the public one." placeholder:"ADDR"`
+	TrustedProxies        []string      `help:"Networks of proxies whose X-Forwarded-For names the client: CIDR or address, comma-separated." placeholder:"CIDR" is:"network"`
+	AdminListen           string        `help:"Separate address for metrics and profiles; they are then not served on the public one." placeholder:"ADDR" is:"address"`
 	DrainDelay            time.Duration `help:"How long to accept connections after SIGTERM while /readyz reports draining." default:"0s"`
 	Drain                 time.Duration `help:"How long running requests may continue after that." default:"30s"`
-	IdleWait              time.Duration `help:"How long an idle connection is kept; at most 10s without a valid token." default:"75s"`
-	SecretKey             string        `help:"File of 32 random bytes that encrypts stored credentials; required for credentials." placeholder:"FILE" type:"path"`
+	IdleWait              time.Duration `help:"How long an idle connection is kept; at most 10s without a valid token." default:"75s" min:"1ms"`
+	SecretKey             string        `help:"File of 32 random bytes that encrypts stored credentials; required for credentials." placeholder:"FILE" type:"path" is:"new file"`
 	ScrubRate             byteSize      `help:"Bytes per second at which scrubbing rereads the store to find damage; 0 turns it off." default:"4MiB"`
-	JSONMax               byteSize      `help:"Maximum size of a JSON body." default:"1MiB" group:"Limits"`
+	JSONMax               byteSize      `help:"Maximum size of a JSON body." default:"1MiB" group:"Limits" min:"1KiB"`
 	Connections           int           `help:"Maximum number of open connections; 0: half of the open-file limit, or all but 4,096." default:"0" group:"Limits"`
 	ConnectionsPerAddress int           `help:"Maximum number of open connections of an IPv4 address or IPv6 /64, except loopback and trusted proxies; 0: a quarter of --connections." default:"0" group:"Limits"`
 	HeavyMax              int           `help:"Concurrent heavy computations; one organization gets half of them. 0: two for each core." default:"0" group:"Limits"`
-	WorkMax               time.Duration `help:"Maximum computing time of a request: diff, merge, blame, search, last commits." default:"1m" group:"Limits"`
+	WorkMax               time.Duration `help:"Maximum computing time of a request: diff, merge, blame, search, last commits." default:"1m" group:"Limits" min:"1ms"`
 
 	Upstream    upstreamFlags    `embed:"" group:"Upstreams"`
 	Webhook     webhookFlags     `embed:"" prefix:"webhook-" group:"Upstreams"`
@@ -94,15 +94,10 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	var config *tls.Config
 	if at.cert != "" {
 		if s.certificates, err = followCertificates(at.cert, at.key, s.logger); err != nil {
-			return nil, err
+			return nil, &usageError{fmt.Sprintf("--tls-cert and --tls-key: %s and %s: %v", at.cert, at.key, err)}
 		}
 		config = s.certificates.config()
 	}
-	early, err := s.listen(ctx, at.address, config)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, early.stop()) }()
 	around := outside{maintenance: flags.Maintenance.settings(), signingKeys: func(org string) [][]byte {
 		config, ok := s.tokens.OrgConfig(org)
 		if !ok {
@@ -110,12 +105,6 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		}
 		return config.SigningKeyData
 	}, quotas: s.quotas, keepHistory: s.keepHistory, scrub: engine.ScrubOptions{BytesPerSecond: int64(flags.ScrubRate)}}
-	if flags.shared() {
-		around.openOrgs = func(ctx context.Context, keys kv.Store) (func(), error) { return s.openOrgs(ctx, at.orgs, keys) }
-		around.followOrg = func(ctx context.Context, org string, row []byte) error { return s.tokens.Follow(ctx, org, row) }
-	} else if s.tokens, err = auth.Open(auth.Options{Dir: at.orgs, Logger: s.logger}); err != nil {
-		return nil, err
-	}
 	if around.webhooks, err = s.webhooks(); err != nil {
 		return nil, err
 	}
@@ -123,6 +112,20 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		return nil, err
 	}
 	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(checkRestored(at.data), flags.check(at.data)); err != nil {
+		return nil, err
+	}
+	early, err := s.listen(ctx, at.address, config)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, early.stop()) }()
+	if flags.shared() {
+		around.openOrgs = func(ctx context.Context, keys kv.Store) (func(), error) { return s.openOrgs(ctx, at.orgs, keys) }
+		around.followOrg = func(ctx context.Context, org string, row []byte) error { return s.tokens.Follow(ctx, org, row) }
+	} else if s.tokens, err = auth.Open(auth.Options{Dir: at.orgs, Logger: s.logger}); err != nil {
 		return nil, err
 	}
 	if s.store, err = openStore(ctx, at.data, flags.storeFlags, around, s.logger); err != nil {
@@ -135,7 +138,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		var listen net.ListenConfig
 		l, err := listen.Listen(ctx, "tcp", flags.AdminListen)
 		if err != nil {
-			return nil, err
+			return nil, listenError("--admin-listen", flags.AdminListen, err)
 		}
 		s.addPrivate(l, s.api.Admin())
 		s.logger.Info("serving metrics and profiles", "url", "http://"+l.Addr().String())
@@ -172,12 +175,8 @@ func (s *server) openOrgs(ctx context.Context, folder string, keys kv.Store) (sh
 func (s *server) listen(ctx context.Context, address string, config *tls.Config) (*starting, error) {
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil,
-			fmt.Errorf("%s: address already in use; choose another one with --listen (127.0.0.1:0 takes any free port)", address)
-	}
 	if err != nil {
-		return nil, err
+		return nil, listenError("--listen", address, err)
 	}
 	s.listener = l
 	scheme := "http"
@@ -187,6 +186,15 @@ func (s *server) listen(ctx context.Context, address string, config *tls.Config)
 	s.url = scheme + "://" + reachable(l.Addr())
 	s.logger.Info("opening the stores", "url", s.url)
 	return answerStarting(l.(*net.TCPListener), config), nil
+}
+
+// listenError is why an address of a flag cannot be listened on.
+func listenError(flag, address string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return &usageError{fmt.Sprintf(
+			"%s: %s: address already in use; choose another one with %s (127.0.0.1:0 takes any free port)", flag, address, flag)}
+	}
+	return &usageError{fmt.Sprintf("%s: %v: expected an address of this machine that is free", flag, err)}
 }
 
 // reachable returns the host and port at which this machine reaches a listener, also for one on all

@@ -30,11 +30,11 @@ const (
 
 // sharedFlags name stores that several servers share.
 type sharedFlags struct {
-	Keys       string   `help:"PostgreSQL database of keys and small objects, instead of the data folder: postgres://USER@HOST/DATABASE. Goes with --files." placeholder:"URL" env:"PACKHORSE_KEYS" group:"Several servers"`
-	KeysConns  int      `help:"Maximum number of connections to the database." default:"24" group:"Several servers"`
-	Files      string   `help:"Bucket of the files, instead of the data folder: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true. Goes with --keys." placeholder:"URL" env:"PACKHORSE_FILES" group:"Several servers"`
+	Keys       string   `help:"PostgreSQL database of keys and small objects, instead of the data folder: postgres://USER@HOST/DATABASE. Goes with --files." placeholder:"URL" env:"PACKHORSE_KEYS" group:"Several servers" is:"database"`
+	KeysConns  int      `help:"Maximum number of connections to the database." default:"24" group:"Several servers" min:"1"`
+	Files      string   `help:"Bucket of the files, instead of the data folder: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true. Goes with --keys." placeholder:"URL" env:"PACKHORSE_FILES" group:"Several servers" is:"bucket"`
 	CacheBytes byteSize `help:"Disk space for blocks of files of the bucket." default:"50GiB" group:"Several servers"`
-	ServerURL  string   `help:"URL of this server among those that share the stores, which 'packhorse cluster' prints." placeholder:"URL" group:"Several servers"`
+	ServerURL  string   `help:"URL of this server among those that share the stores, which 'packhorse cluster' prints." placeholder:"URL" group:"Several servers" is:"url"`
 }
 
 // shared reports whether the stores are outside of the data folder.
@@ -51,7 +51,7 @@ func (f sharedFlags) check(dir string) error {
 	}
 	_, err := os.Stat(filepath.Join(dir, mark))
 	if err == nil {
-		return fmt.Errorf("%s is the data folder of %s: choose another folder", dir, other)
+		return &usageError{fmt.Sprintf("--data: %s is the data folder of %s: choose another folder", dir, other)}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -233,15 +233,15 @@ func TestServersRefusals(t *testing.T) {
 	}{
 		"keys alone":           {"new", []string{"--keys", stores.keys}, 2, "--keys and --files go together"},
 		"files alone":          {"new", []string{"--files", stores.files}, 2, "--keys and --files go together"},
-		"no URL":               {"new", with("mysql://x", stores.files), 1, "--keys"},
+		"no URL":               {"new", with("mysql://x", stores.files), 2, "--keys"},
 		"no database":          {"new", with(noDatabase, stores.files), 1, "none"},
 		"no location":          {"new", with(stores.keys, "/srv/files"), 2, "want s3://BUCKET"},
 		"no bucket":            {"new", with(stores.keys, otherwise("s3://", "s3://none-")), 1, "--files"},
 		"another bucket":       {"new", with(stores.keys, other.files), 1, "belongs to another store"},
 		"an empty bucket":      {"new", with(stores.keys, otherwise("?", "-empty?")), 1, "does not have the files of this store"},
-		"a folder with stores": {"alone/data", stores.flags(), 1, "choose another folder"},
-		"a folder without":     {"server0/data", nil, 1, "choose another folder"},
-		"a folder in use":      {"server0/data", stores.flags(), 1, "in use"},
+		"a folder with stores": {"alone/data", stores.flags(), 2, "choose another folder"},
+		"a folder without":     {"server0/data", nil, 2, "choose another folder"},
+		"a folder in use":      {"server0/data", stores.flags(), 2, "in use"},
 		"organizations twice":  {"new", stores.flags(), 2, "--orgs: the organizations are in the database of --keys: leave --orgs out"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestServersRefusals(t *testing.T) {
 		})
 	}
 	got := packhorse(t, nil, "cluster", "--keys", stores.keys, "--watch", "2s")
-	if got.status != 2 || !strings.Contains(got.errOut, "--watch 2s is too short") {
+	if got.status != 2 || !strings.Contains(got.errOut, "--watch: 2s is too short") {
 		t.Errorf("%+v", got)
 	}
 	got = packhorse(t, nil, "serve", "--data", filepath.Join(dir, "new"), "--listen", "127.0.0.1:0")

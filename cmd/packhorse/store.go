@@ -32,7 +32,7 @@ const (
 
 // storeFlags configure the location and the resources of the stores.
 type storeFlags struct {
-	Memory       byteSize `help:"Memory for stores, caches and requests; 1GiB, or half of the control group limit if less." default:"${memory}"`
+	Memory       byteSize `help:"Memory for stores, caches and requests; 1GiB, or half of the control group limit if less." default:"${memory}" min:"16MiB"`
 	IngestMemory byteSize `help:"Memory for one incoming pack; 0: an eighth of --memory, at most 128MiB." default:"0"`
 	MinFree      byteSize `help:"Free disk space below which writes are refused; 0: 1GiB, or 5 % of the disk if less." default:"0"`
 	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 turns the cache off." default:"10GiB"`
@@ -46,18 +46,18 @@ type storeFlags struct {
 
 // limitFlags are the limits of stored data.
 type limitFlags struct {
-	ObjectMax     byteSize `help:"Maximum size of an object." default:"4GiB"`
-	PackMax       byteSize `help:"Maximum size of the pack of a push." default:"16GiB"`
-	InflatedMax   byteSize `help:"Maximum inflated size of a pack, unless 200 times its size is more." default:"20GiB"`
-	ObjectsMax    int      `help:"Maximum number of objects in a push." default:"5000000"`
-	DeltaDepthMax int      `help:"Maximum length of a delta chain in a push." default:"4095"`
-	TreeDepthMax  int      `help:"Maximum nesting of folders." default:"2048"`
-	CommandsMax   int      `help:"Maximum number of ref updates in a push." default:"10000"`
-	OperationsMax int      `help:"Maximum number of file operations in a commit." default:"100000"`
-	LastCommitMax int      `help:"Maximum number of distinct last commits in a listing of files." default:"100000"`
-	DiffFileMax   byteSize `help:"Maximum size of a file that a diff compares; larger files count as binary." default:"512MiB"`
-	MergeMaxBytes byteSize `help:"Maximum size of the new objects of a merge." default:"256MiB"`
-	RefsMax       int      `help:"Maximum number of refs in a repository." default:"1000000"`
+	ObjectMax     byteSize `help:"Maximum size of an object." default:"4GiB" min:"1KiB"`
+	PackMax       byteSize `help:"Maximum size of the pack of a push." default:"16GiB" min:"1KiB"`
+	InflatedMax   byteSize `help:"Maximum inflated size of a pack, unless 200 times its size is more." default:"20GiB" min:"1KiB"`
+	ObjectsMax    int      `help:"Maximum number of objects in a push." default:"5000000" min:"1"`
+	DeltaDepthMax int      `help:"Maximum length of a delta chain in a push." default:"4095" min:"1"`
+	TreeDepthMax  int      `help:"Maximum nesting of folders." default:"2048" min:"1"`
+	CommandsMax   int      `help:"Maximum number of ref updates in a push." default:"10000" min:"1"`
+	OperationsMax int      `help:"Maximum number of file operations in a commit." default:"100000" min:"1"`
+	LastCommitMax int      `help:"Maximum number of distinct last commits in a listing of files." default:"100000" min:"1"`
+	DiffFileMax   byteSize `help:"Maximum size of a file that a diff compares; larger files count as binary." default:"512MiB" min:"1KiB"`
+	MergeMaxBytes byteSize `help:"Maximum size of the new objects of a merge." default:"256MiB" min:"1KiB"`
+	RefsMax       int      `help:"Maximum number of refs in a repository." default:"1000000" min:"1"`
 }
 
 // Shares of --memory, in sixteenths. The rest is for the program itself: connections, buffers,

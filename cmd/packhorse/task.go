@@ -50,8 +50,8 @@ func taskOf[A any](run func(ctx context.Context, host *engine.Host, args A, out 
 
 // taskFlags are the common flags of all maintenance commands.
 type taskFlags struct {
-	Data string        `help:"Data folder." placeholder:"DIR" required:"" type:"existingdir"`
-	Wait time.Duration `help:"How long to wait for a server that has the folder open but does not answer." default:"30s"`
+	Data string        `help:"Data folder." placeholder:"DIR" required:"" type:"path" is:"folder"`
+	Wait time.Duration `help:"How long to wait for a server that has the folder open but does not answer." default:"30s" min:"1ms"`
 
 	logFlags
 	storeFlags
@@ -59,9 +59,6 @@ type taskFlags struct {
 
 // run runs a task in the server that has the folder open, or opens it itself.
 func (f taskFlags) run(ctx context.Context, name string, args any, to streams) error {
-	if f.Wait <= 0 {
-		return &usageError{"--wait must be positive"}
-	}
 	encoded, err := json.Marshal(args)
 	if err != nil {
 		return err
@@ -89,7 +86,7 @@ func (f taskFlags) runHere(
 	ctx context.Context, run task, args json.RawMessage, logger *slog.Logger, printer *taskPrinter,
 ) (err error) {
 	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil && !f.shared() { // opening would make a store
-		return fmt.Errorf("%s contains no store: %w", f.Data, err)
+		return &usageError{fmt.Sprintf("--data: %s contains no store (%v): expected the data folder of a server", f.Data, err)}
 	}
 	s, err := openStore(ctx, f.Data, f.storeFlags, outside{}, logger)
 	if err != nil {

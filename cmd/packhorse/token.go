@@ -11,29 +11,26 @@ import (
 
 // tokenCommand signs a token.
 type tokenCommand struct {
-	Org   string        `help:"Organization that signs the token." placeholder:"NAME" required:""`
-	Key   string        `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path"`
-	Repo  string        `help:"Repository of the token." placeholder:"REPO"`
+	Org   string        `help:"Organization that signs the token." placeholder:"NAME" required:"" is:"name"`
+	Key   string        `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path" is:"file"`
+	Repo  string        `help:"Repository of the token." placeholder:"REPO" is:"token's"`
 	Scope []string      `help:"Scopes: git:read, git:write, repo:write, org:read. Repeatable." enum:"git:read,git:write,repo:write,org:read" default:"git:read,git:write"`
-	TTL   time.Duration `help:"Validity of the token." default:"1h"`
+	TTL   time.Duration `help:"Validity of the token." default:"1h" min:"1s"`
 
 	claimFlags
 }
 
 // claimFlags are the flags about tokens that all commands share that sign them.
 type claimFlags struct {
-	Kid        string   `help:"Key ID; if omitted, any key of the organization may verify the token." placeholder:"ID"`
-	Subject    string   `help:"Actor to record in the journal." placeholder:"TEXT"`
-	RefPolicy  []string `help:"Operations refused on matching refs, as PATTERN=OP,OP; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";"`
-	PathPolicy []string `help:"Operations refused on matching paths, as PATTERN=no-write, or PATTERN= for an exception; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";"`
-	Op         []string `help:"Operations refused on refs without a matching policy: no-push, no-force-push, verify-sig. Repeatable." placeholder:"OP"`
+	Kid        string   `help:"Key ID; if omitted, any key of the organization may verify the token." placeholder:"ID" is:"name"`
+	Subject    string   `help:"Actor to record in the journal." placeholder:"TEXT" is:"text"`
+	RefPolicy  []string `help:"Operations refused on matching refs, as PATTERN=OP,OP; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";" is:"ref policy"`
+	PathPolicy []string `help:"Operations refused on matching paths, as PATTERN=no-write, or PATTERN= for an exception; the first match wins. Repeatable; semicolons separate several." placeholder:"PATTERN=OP" sep:";" is:"path policy"`
+	Op         []string `help:"Operations refused on refs without a matching policy: no-push, no-force-push, verify-sig. Repeatable." placeholder:"OP" is:"op"`
 }
 
 // Run prints the token.
 func (c tokenCommand) Run(to streams) error {
-	if c.TTL <= 0 {
-		return &usageError{"--ttl must be positive"}
-	}
 	now := time.Now()
 	token, err := c.mint(c.Key, auth.Claims{
 		Org: c.Org, Repo: c.Repo, Scopes: c.Scope, IssuedAt: now, Expires: now.Add(c.TTL),
@@ -60,7 +57,11 @@ func (f claimFlags) mint(keyFile string, claims auth.Claims) (string, error) {
 		return "", err
 	}
 	claims.Subject, claims.KeyID, claims.Refs, claims.Paths, claims.Ops = f.Subject, f.Kid, rules, paths, f.Op
-	return auth.Mint(key, claims)
+	token, err := auth.Mint(key, claims)
+	if err != nil {
+		return "", keyError(keyFile, privateKeyExpected, err)
+	}
+	return token, nil
 }
 
 // parseRules reads policies written as PATTERN=OP,OP. No ops after "=" allows everything.

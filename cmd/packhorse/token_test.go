@@ -55,11 +55,11 @@ func TestOrgAdd(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	if got := packhorse(t, nil, "org", "add", "acme", "--key", other, "--kid", "k1", "--orgs", orgs); got.status != 1 ||
+	if got := packhorse(t, nil, "org", "add", "acme", "--key", other, "--kid", "k1", "--orgs", orgs); got.status != 2 ||
 		!strings.Contains(got.errOut, "contains a different key") {
 		t.Errorf("another key under a taken id: %+v", got)
 	}
-	if got := packhorse(t, nil, "org", "add", "acme", "--key", private, "--orgs", orgs); got.status != 1 {
+	if got := packhorse(t, nil, "org", "add", "acme", "--key", private, "--orgs", orgs); got.status != 2 {
 		t.Errorf("a private key: %+v", got)
 	}
 	if got := packhorse(t, nil, "org", "add", "acme", "--key", other, "--orgs", orgs); got.status != 0 {
@@ -192,7 +192,7 @@ func TestConfigPrecedence(t *testing.T) {
 func TestTokenNeedsAKey(t *testing.T) {
 	t.Parallel()
 	_, public := keyPair(t, ecKey(t))
-	if got := packhorse(t, nil, "token", "--org", "acme", "--key", public); got.status != 1 || got.out != "" {
+	if got := packhorse(t, nil, "token", "--org", "acme", "--key", public); got.status != 2 || got.out != "" {
 		t.Errorf("a public key: %+v", got)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,19 +16,19 @@ import (
 
 // upstreamFlags configure outbound connections: upstreams, and webhooks.
 type upstreamFlags struct {
-	UpstreamAllow   []string      `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach even if private or loopback; comma-separated." placeholder:"HOST|CIDR"`
-	UpstreamWorkers int           `help:"Concurrent syncs with upstreams; one organization gets half of them." default:"4"`
-	UpstreamRetry   time.Duration `help:"Delay after a failed sync; it doubles with each failure, up to an hour." default:"5s"`
-	GithubAppID     string        `help:"ID of the GitHub App for private repositories on GitHub, of the accounts listed as github_owners in org.yaml." placeholder:"ID"`
-	GithubAppKey    string        `help:"Private key of the GitHub App: PEM file." placeholder:"FILE" type:"path"`
-	GithubAPI       string        `name:"github-api" help:"Base URL of the GitHub API; https://HOST/api/v3 for GitHub Enterprise Server." default:"https://api.github.com" placeholder:"URL"`
+	UpstreamAllow   []string      `help:"Host names, addresses and networks (CIDR) that upstreams and webhooks may reach even if private or loopback; comma-separated." placeholder:"HOST|CIDR" is:"reachable"`
+	UpstreamWorkers int           `help:"Concurrent syncs with upstreams; one organization gets half of them." default:"4" min:"1"`
+	UpstreamRetry   time.Duration `help:"Delay after a failed sync; it doubles with each failure, up to an hour." default:"5s" min:"1ms"`
+	GithubAppID     string        `help:"ID of the GitHub App for private repositories on GitHub, of the accounts listed as github_owners in org.yaml." placeholder:"ID" is:"number"`
+	GithubAppKey    string        `help:"Private key of the GitHub App: PEM file." placeholder:"FILE" type:"path" is:"file"`
+	GithubAPI       string        `name:"github-api" help:"Base URL of the GitHub API; https://HOST/api/v3 for GitHub Enterprise Server." default:"https://api.github.com" placeholder:"URL" is:"url"`
 }
 
 // upstreams returns the configuration of upstreams.
 func (s *server) upstreams() (engine.UpstreamConfig, error) {
 	guard, err := outbound.ParseGuard(s.flags.Upstream.UpstreamAllow)
 	if err != nil {
-		return engine.UpstreamConfig{}, err
+		return engine.UpstreamConfig{}, &usageError{fmt.Sprintf("--upstream-allow: %v", err)}
 	}
 	app, err := s.flags.Upstream.app(guard)
 	if err != nil {
@@ -68,19 +67,23 @@ func (f *upstreamFlags) app(guard *outbound.Guard) (*githubapp.App, error) {
 	case f.GithubAppID == "" && f.GithubAppKey == "":
 		return nil, nil
 	case f.GithubAppID == "" || f.GithubAppKey == "":
-		return nil, errors.New("a GitHub App needs both its ID and its private key")
+		return nil, &usageError{"--github-app-id and --github-app-key go together: a GitHub App needs its ID and its private key"}
 	}
 	key, err := os.ReadFile(f.GithubAppKey)
 	if err != nil {
-		return nil, fmt.Errorf("read the private key of the GitHub App: %w", err)
+		return nil, &usageError{fmt.Sprintf("--github-app-key: %v", err)}
 	}
 	at, err := guard.CheckURL(f.GithubAPI)
 	if err != nil {
-		return nil, fmt.Errorf("GitHub's API: %w", err)
+		return nil, &usageError{fmt.Sprintf("--github-api: %v", err)}
 	}
-	return githubapp.New(githubapp.Config{
+	app, err := githubapp.New(githubapp.Config{
 		ID: f.GithubAppID, Key: key, API: at, Client: guard.Client(outbound.Options{}), Agent: "packhorse/" + version,
 	})
+	if err != nil {
+		return nil, &usageError{fmt.Sprintf("--github-app-key: %s: %v", f.GithubAppKey, err)}
+	}
+	return app, nil
 }
 
 // upstreamFigures are the metrics of syncs.

@@ -26,7 +26,7 @@ type webhooksCommand struct {
 }
 
 type webhooksListCommand struct {
-	Org  string `help:"Only webhooks of this organization." placeholder:"ORG"`
+	Org  string `help:"Only webhooks of this organization." placeholder:"ORG" is:"name"`
 	Dead bool   `help:"Print each dead letter, too."`
 	JSON bool   `help:"Print one JSON object a line: webhooks and dead letters." name:"json"`
 
@@ -34,9 +34,9 @@ type webhooksListCommand struct {
 }
 
 type webhooksRetryCommand struct {
-	IDs []string `arg:"" optional:"" name:"id" help:"IDs of deliveries to retry, from list --dead; all dead letters if omitted."`
-	Org string   `help:"Only webhooks of this organization." placeholder:"ORG"`
-	URL string   `help:"Only deliveries to this webhook." placeholder:"URL" name:"url"`
+	IDs []string `arg:"" optional:"" name:"id" help:"IDs of deliveries to retry, from list --dead; all dead letters if omitted." is:"text"`
+	Org string   `help:"Only webhooks of this organization." placeholder:"ORG" is:"name"`
+	URL string   `help:"Only deliveries to this webhook." placeholder:"URL" name:"url" is:"text"`
 
 	taskFlags
 }

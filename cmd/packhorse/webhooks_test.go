@@ -116,7 +116,7 @@ func TestUpstreamAllow(t *testing.T) {
 	dir := t.TempDir()
 	got := packhorse(t, nil, "serve", "--data", filepath.Join(dir, "data"), "--orgs", dir, "--listen", "127.0.0.1:0",
 		"--upstream-allow", "10.0.0.0/99")
-	if got.status != 1 || !strings.Contains(got.errOut, "10.0.0.0/99") {
+	if got.status != 2 || !strings.Contains(got.errOut, "10.0.0.0/99") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -50,6 +50,15 @@ func sessionOf(conn *pgx.Conn) *session {
 	return conn.PgConn().CustomData()[sessionKey].(*session)
 }
 
+// CheckURL returns why address names no database, or nil. The error quotes no password. Nothing is
+// connected to.
+func CheckURL(address string) error {
+	if _, err := pgxpool.ParseConfig(address); err != nil {
+		return explainURL(address, err)
+	}
+	return nil
+}
+
 // openPools makes the pools. They connect when they are used.
 func (s *Store) openPools(ctx context.Context, address string, conns int) error {
 	config, err := pgxpool.ParseConfig(address)

@@ -66,6 +66,13 @@ func stored(t *testing.T, keys kv.Store, files file.Store) (all []string) {
 	return all
 }
 
+func closeHost(t *testing.T, host *engine.Host) {
+	t.Helper()
+	if err := host.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
 // pushFirst is a push to the missing repository "new".
 func pushFirst(
 	host *engine.Host, actor engine.Actor, create engine.CreateRequest, pack []byte, commands ...engine.Command,
@@ -216,7 +223,7 @@ func TestFirstPushRefused(t *testing.T) {
 				config := config
 				config.Quotas = test.quotas
 				host := enginetest.OpenOver(t, keys, files, config)
-				defer host.Close(context.Background())
+				defer closeHost(t, host)
 				if test.quotas == nil {
 					enginetest.Create(t, host, "other")
 				}
@@ -244,7 +251,7 @@ func TestFirstPushRefused(t *testing.T) {
 			keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
 			defer shut()
 			host := enginetest.OpenOver(t, keys, files, config)
-			defer host.Close(context.Background())
+			defer closeHost(t, host)
 			before := stored(t, keys, files)
 			request := engine.PushRequest{
 				Commands: []engine.Command{good}, Pack: brokenReader{bytes.NewReader(pack[:len(pack)/2])},
@@ -290,7 +297,7 @@ func TestFirstPushRace(t *testing.T) {
 			var tips [2]object.ID
 			for i := range 2 {
 				hosts[i] = enginetest.OpenOver(t, keys, files, config)
-				defer hosts[i].Close(context.Background())
+				defer closeHost(t, hosts[i])
 				packs[i], tips[i] = firstPack(t, fmt.Sprint("of ", i), 20)
 				var armed atomic.Bool
 				actor := firstActor

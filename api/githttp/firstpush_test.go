@@ -109,7 +109,8 @@ func TestPushCreatesNothing(t *testing.T) {
 			`remote: repository "r" not found: a push to +ephemeral does not create it; create it with:`,
 		}},
 		"one too many": {
-			auth.OrgConfig{CreateOnPush: true, Limits: auth.OrgLimits{Repositories: 1}}, auth.RepoWrite, "",
+			auth.OrgConfig{CreateOnPush: true, Limits: auth.OrgLimits{Repositories: 1}},
+			auth.RepoWrite, "",
 			[]string{`remote: error: organization "acme" may have 1 repositories`},
 		},
 	} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -23,6 +24,8 @@ import (
 	"time"
 
 	"packhorse/api/auth"
+	"packhorse/cmd/packhorse/demo"
+	"packhorse/engine"
 )
 
 // devCommand serves from a folder that it fills itself.
@@ -30,6 +33,7 @@ type devCommand struct {
 	Data      string `help:"Data folder, with an organization and its keys; created if missing." default:"packhorse-data" type:"path" is:"new folder"`
 	Listen    string `help:"Address to serve on." default:"127.0.0.1:8080" is:"address"`
 	PublicURL string `help:"Base URL to print, if clients use another one than the address." placeholder:"URL" is:"url"`
+	Demo      bool   `help:"Begin with a repository that has a history to look at."`
 	TLS       bool   `help:"Serve HTTPS with a certificate authority stored in the folder." name:"tls"`
 
 	serverFlags
@@ -39,6 +43,7 @@ type devCommand struct {
 const (
 	devOrg    = "dev"
 	devRepo   = "demo"
+	devOwn    = "mine"    // in place of it with --demo, which fills demo
 	devOrgs   = "orgs"    // public keys
 	devKey    = "dev.key" // the organization's private key, mode 0600
 	devSecret = ".secret-key"
@@ -59,10 +64,20 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 		return fmt.Errorf("prepare %s: %w", c.Data, err)
 	}
 	now := time.Now()
-	token, err := auth.Mint(key, auth.Claims{
-		Org: devOrg, Subject: devOrg, Repo: devRepo, Scopes: []string{"git:read", "git:write", "repo:write", "org:read"},
-		IssuedAt: now, Expires: now.Add(devTTL),
-	})
+	mint := func(repo string) (string, error) {
+		return auth.Mint(key, auth.Claims{
+			Org: devOrg, Subject: devOrg, Repo: repo, Scopes: []string{"git:read", "git:write", "repo:write", "org:read"},
+			IssuedAt: now, Expires: now.Add(devTTL),
+		})
+	}
+	repo, demoToken := devRepo, ""
+	if c.Demo {
+		repo = devOwn
+		if demoToken, err = mint(devRepo); err != nil {
+			return err
+		}
+	}
+	token, err := mint(repo)
 	if err != nil {
 		return err
 	}
@@ -88,11 +103,49 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 	}
 	scheme, authority, _ := strings.Cut(s.url, "://")
 	return s.serve(ctx, func() error {
+		if c.Demo {
+			if err := makeDemo(ctx, s.store.host); err != nil {
+				return err
+			}
+		}
 		return devLines.Execute(to.out, map[string]string{
-			"URL": s.url, "Scheme": scheme, "Authority": authority, "CA": ca, "Token": token, "Repo": devRepo, "Data": c.Data,
+			"URL": s.url, "Scheme": scheme, "Authority": authority, "CA": ca, "Token": token, "Repo": repo, "Data": c.Data,
 			"Program": program, "Org": devOrg, "Key": filepath.Join(c.Data, devKey),
+			"Demo": demoToken, "Ahead": demo.Ahead, "Conflicting": demo.Conflicting, "File": demo.File, "Script": demo.Script,
 		})
 	})
+}
+
+// makeDemo makes the repository of --demo by one push, unless there is a repository of that name.
+func makeDemo(ctx context.Context, host *engine.Host) error {
+	made, err := demo.Make()
+	if err != nil {
+		return err
+	}
+	push := engine.PushRequest{Import: true, Pack: bytes.NewReader(made.Pack)}
+	for _, ref := range made.Refs {
+		push.Commands = append(push.Commands, engine.Command{Name: ref.Name, New: ref.ID})
+	}
+	by := engine.Actor{Org: devOrg, Subject: devOrg}
+	p, err := host.ReceiveFirst(ctx, by, engine.CreateRequest{Name: devRepo}, push)
+	if errors.Is(err, engine.ErrExists) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("make the repository %s: %w", devRepo, err)
+	}
+	defer p.Close()
+	result, err := p.Finish(ctx, nil)
+	if err == nil {
+		err = result.Unpack
+	}
+	for i := 0; err == nil && i < len(result.Commands); i++ {
+		err = result.Commands[i].Err
+	}
+	if err != nil && !errors.Is(err, engine.RefusedRace) { // another server of the same stores has made it
+		return fmt.Errorf("make the repository %s: %w", devRepo, err)
+	}
+	return nil
 }
 
 // check finds out, before anything is made, what would keep the server from starting.
@@ -227,6 +280,23 @@ export TOKEN={{.Token}}
 {{- if .CA}}
 # trust the server's certificate: Node, git, and curl (as --cacert does)
 export NODE_EXTRA_CA_CERTS={{shell .CA}} GIT_SSL_CAINFO={{shell .CA}} CURL_CA_BUNDLE={{shell .CA}}
+{{- end}}
+{{- if .Demo}}
+
+# look at the repository "demo": clone it, draw its history, show a commit with its note
+export DEMO={{.Demo}}
+git clone -q {{.Scheme}}://t:$DEMO@{{.Authority}}/demo.git packhorse-demo
+git -C packhorse-demo fetch -q origin 'refs/notes/*:refs/notes/*'
+git --no-pager -C packhorse-demo log --graph --oneline --exclude='refs/notes/*' --all -20
+git --no-pager -C packhorse-demo show --stat v1.0.0
+
+# ask what two merges would come to: the first conflicts in {{.File}}, the second does not
+curl -sS -H "Authorization: Bearer $DEMO" "$PACKHORSE/api/v1/repos/merge/preview?source_branch={{.Conflicting}}&target_branch=main&include_content=true"
+curl -sS -H "Authorization: Bearer $DEMO" "$PACKHORSE/api/v1/repos/merge/preview?source_branch={{.Ahead}}&target_branch=main"
+
+# see what a branch changes, and which commit each line of a file comes from, across a rename
+curl -sS -H "Authorization: Bearer $DEMO" "$PACKHORSE/api/v1/repos/branches/diff?branch={{.Ahead}}&base=main"
+curl -sS -H "Authorization: Bearer $DEMO" "$PACKHORSE/api/v1/repos/blame?path={{.Script}}&range=4,8"
 {{- end}}
 
 # make the repository "{{.Repo}}", push to it, clone it

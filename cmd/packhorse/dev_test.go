@@ -69,6 +69,44 @@ func TestDevPublicURL(t *testing.T) {
 	}
 }
 
+// TestDevDemo pastes the output of dev --demo, and wants the same repository after a second start
+// and of another server.
+func TestDevDemo(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "data")
+	var first, firstHead string
+	for i, folder := range []string{data, data, filepath.Join(t.TempDir(), "other")} {
+		t.Run("", func(t *testing.T) {
+			lines := dev(t, folder, "--demo")
+			work := t.TempDir()
+			shell(t, work, "git init -q -b trunk && git commit -q --allow-empty -m first")
+			if i == 1 { // what is there stays as it is
+				lines, _, _ = strings.Cut(lines, "# ask what")
+			}
+			out := shell(t, work, lines)
+			refs := shell(t, work, "git -C packhorse-demo ls-remote origin")
+			head := shell(t, work, "git -C packhorse-demo rev-parse --symbolic-full-name HEAD")
+			if i == 0 {
+				first, firstHead = refs, head
+			}
+			if refs != first || head != firstHead || !strings.Contains(refs, "refs/heads/strong-tea") || head != "refs/heads/main\n" {
+				t.Errorf("start %d: the refs are\n%s%s", i, refs, head)
+			}
+			if i == 1 {
+				return
+			}
+			for _, want := range []string{
+				"kettle 1.0.0", "Release notes are in CHANGELOG.md", `"status":"conflicted"`, `"status":"clean"`, `"data/teas.csv"`, `"preview_token"`, "--silent",
+				`"original_path":"kettle.py"`, `"url":"mine"`, `"success":true`, "Hello from the API.", `"url":"second"`,
+			} {
+				if !strings.Contains(out, want) {
+					t.Errorf("pasting the lines does not print %q:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
 // tryDev pastes the output of dev.
 func tryDev(t *testing.T, data, lines string) {
 	t.Helper()

@@ -74,7 +74,7 @@ func said(r *mcp.CallToolResult) string {
 const (
 	readTools = "describe_repository list_branches list_tags list_files read_file read_files grep log show_commit diff " +
 		"diff_branches blame preview_merge"
-	writeTools = " commit apply_patch merge create_branch create_tag"
+	writeTools = " commit apply_patch merge cherry_pick revert land undo create_branch create_tag"
 )
 
 // TestMCPVersions connects in every version of the protocol, and lists tools by the scopes of the
@@ -290,6 +290,96 @@ func TestMCPTools(t *testing.T) {
 	}
 }
 
+// TestMCPHistory previews a merge that conflicts, settles it, picks, reverts, lands and undoes, and
+// looks at what was before. What is tried first changes nothing.
+func TestMCPHistory(t *testing.T) {
+	t.Parallel()
+	w := newWritable(t)
+	bearer := token("r", "git:write")
+	s := w.speak(t, bearer, "")
+	author := map[string]any{"name": "A", "email": "a@example.com"}
+	var told struct {
+		CommitSHA string `json:"commit_sha"`
+		Token     string `json:"preview_token"`
+		Commit    struct {
+			SHA string `json:"commit_sha"`
+		}
+		Sources []struct{ Result string }
+		Refs    []any
+		DryRun  bool `json:"dry_run"`
+	}
+	call := func(tool string, arguments map[string]any) {
+		t.Helper()
+		told.Token, told.Refs, told.DryRun = "", nil, false
+		structured(t, use(t, s, tool, arguments), &told)
+	}
+	write := func(branch, text string) string {
+		t.Helper()
+		call("commit", map[string]any{
+			"target_branch": branch, "base_branch": "main", "commit_message": text, "author": author,
+			"files": []any{map[string]any{"path": "f", "text": text + "\n"}},
+		})
+		return told.Commit.SHA
+	}
+	theirs := write("topic", "theirs")
+	ours := write("main", "ours")
+	call("preview_merge", map[string]any{"source_branch": "topic", "target_branch": "main"})
+	merge := map[string]any{
+		"preview_token": told.Token, "commit_message": "merge", "author": author, "dry_run": true,
+		"resolutions": []any{map[string]any{"path": "f", "content": "both\n"}},
+	}
+	call("merge", merge)
+	if tip := w.tips("r")["main"]; !told.DryRun || tip != ours {
+		t.Fatalf("a dry run: %+v, main is at %s", told, tip)
+	}
+	delete(merge, "dry_run")
+	call("merge", merge)
+	merged := told.CommitSHA
+	if got := said(use(t, s, "read_file", map[string]any{"path": "f"})); got != "both\n\n" || w.tips("r")["main"] != merged {
+		t.Errorf("merged %q at %s, main is at %s", got, merged, w.tips("r")["main"])
+	}
+	call("revert", map[string]any{"commits": []string{merged}, "mainline": 1, "target_branch": "main", "author": author})
+	if got := said(use(t, s, "read_file", map[string]any{"path": "f"})); got != "ours\n\n" {
+		t.Errorf("reverted: %q", got)
+	}
+	call("cherry_pick", map[string]any{
+		"commits": []string{theirs}, "target_branch": "main", "committer": author, "message_line": true,
+		"resolutions": []any{map[string]any{"path": "f", "side": "theirs", "commit_index": 0}},
+	})
+	if got := said(use(t, s, "read_file", map[string]any{"path": "f"})); got != "theirs\n\n" {
+		t.Errorf("picked: %q", got)
+	}
+	picked := told.CommitSHA
+	write("one", "one")
+	write("two", "two")
+	call("land", map[string]any{
+		"target_branch": "main", "author": author,
+		"sources": []any{map[string]any{"ref": "one", "squash": true}, map[string]any{"ref": "two", "message": "m"}},
+	})
+	if len(told.Sources) != 2 || told.Sources[0].Result != "squash" || told.Sources[1].Result != "conflict" {
+		t.Errorf("landed %+v", told.Sources)
+	}
+	sequence := w.sequence(t, bearer)
+	if got := said(use(t, s, "read_file", map[string]any{"path": "f", "at": fmt.Sprint("seq:", sequence-1)})); got != "theirs\n\n" {
+		t.Errorf("before it landed: %q", got)
+	}
+	call("undo", map[string]any{"sequence": sequence})
+	if tip := w.tips("r")["main"]; tip != picked || len(told.Refs) != 1 {
+		t.Errorf("undone %+v, main is at %s, want %s", told, tip, picked)
+	}
+}
+
+// sequence is the position of the last event.
+func (w *writable) sequence(t *testing.T, token string) uint64 {
+	t.Helper()
+	_, _, body := w.ask(t, http.MethodGet, "/api/v1/repos/events?limit=100", token, "", nil)
+	var page struct{ Events []struct{ Sequence uint64 } }
+	if err := json.Unmarshal([]byte(body), &page); err != nil || len(page.Events) == 0 {
+		t.Fatalf("%v: %s", err, body)
+	}
+	return page.Events[len(page.Events)-1].Sequence
+}
+
 // ask makes a request and reads its answer.
 func (f *fixture) ask(
 	t *testing.T, method, target, token, body string, header map[string]string,
@@ -382,7 +472,11 @@ func TestMCPRefusals(t *testing.T) {
 		},
 		"stale":             {all, "commit", change(map[string]any{"expected_target_sha": strings.Repeat("1", 40)}), "409 Conflict"},
 		"unknown guard":     {all, "commit", change(map[string]any{"expected_sha": "x"}), `"expected_sha" is not known here`},
-		"dry run":           {all, "merge", map[string]any{"dry_run": true}, `"dry_run" is not known here`},
+		"unknown in a pick": {all, "cherry_pick", map[string]any{"expected_head_sha": "x"}, `"expected_head_sha" is not known here`},
+		"merge of nothing":  {all, "merge", map[string]any{"dry_run": true}, "400 Bad Request"},
+		"a moment to come":  {all, "log", map[string]any{"at": "seq:99"}, "400 Bad Request"},
+		"resolution":        {all, "merge", map[string]any{"resolutions": []any{map[string]any{"path": "f", "side": "mine"}}}, "expected one of ours, theirs, base"},
+		"undo of nothing":   {all, "undo", map[string]any{"force": true}, "one of to and sequence"},
 		"guard of a file":   {all, "commit", change(map[string]any{"files": []any{map[string]any{"path": "f", "text": "", "expected_sha": "x"}}}), `"[0].expected_sha" is not known`},
 		"guard of a person": {all, "commit", change(map[string]any{"author": map[string]any{"name": "A", "email": "a@b", "expected": 1}}), `"author": expected an object`},
 		"missing":           {all, "blame", nil, `"path" is required`},

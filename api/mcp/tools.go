@@ -27,6 +27,7 @@ var (
 	ephemeralField = field{name: "ephemeral", kind: flag, about: "look into the ephemeral namespace"}
 	cursorField    = field{name: "cursor", about: "next_cursor of the page before"}
 	limitField     = field{name: "limit", kind: count, about: "items of a page: 20 without it, at most 100"}
+	atField        = field{name: "at", about: "read the repository as it was: at a time (RFC 3339), or at seq:N of its journal"}
 	pathsField     = field{name: "paths", kind: texts, to: "path", about: "only these files and folders"}
 	keyField       = field{
 		name: "idempotency_key", to: headerPrefix + "Idempotency-Key",
@@ -34,56 +35,13 @@ var (
 	}
 	authorField    = field{name: "author", kind: person, required: true, about: "who made the change"}
 	committerField = field{name: "committer", kind: person, about: "the author without it"}
+	dryRunField    = field{name: "dry_run", kind: flag, about: "true answers as the call would, and changes nothing"}
 )
 
-// commitFields are those of metadata: docs/api.md, "Writing commits".
-var commitFields = []field{
-	{name: "target_branch", required: true, about: "the branch that gets the commit"},
-	{name: "commit_message", required: true, about: "a subject, a blank line, and what and why"},
-	authorField,
-	committerField,
-	{
-		name:  "expected_target_sha",
-		about: "the tip that the branch must have, 40 digits; otherwise nothing is written. Send it, so that no change is lost",
-	},
-	{name: "base_branch", about: "where target_branch starts if it does not exist"},
-	{name: "ephemeral", kind: flag, about: "target_branch is in the ephemeral namespace"},
-	{name: "ephemeral_base", kind: flag, about: "base_branch is in the ephemeral namespace"},
-	{name: "allow_empty", kind: flag, about: "false: no commit that changes nothing"},
-	keyField,
-}
-
-// fileFields are those of a file of a commit.
-var fileFields = []field{
-	{name: "path", required: true, about: "relative to the root of the repository"},
-	{name: "text", about: "the whole new content, as text"},
-	{name: "base64", about: "the whole new content, of bytes that are no text"},
-	{
-		name: "edits", kind: objects, of: editFields,
-		about: "exact texts to replace in the file as it is, one after the other; all fail if one does",
-	},
-	{name: "move_from", about: "the file or folder that path gets, and that is gone from there; edits may change it on the way"},
-	{name: "copy_from", about: "the file or folder that path gets, too; edits may change it on the way"},
-	{name: "delete", kind: flag, about: "true removes the file or the folder"},
-	{
-		name: "mode", oneOf: []string{"100644", "100755", "120000", "160000"},
-		about: "file, executable file, symbolic link or submodule; without it an existing file keeps its mode",
-	},
-}
-
-// editFields are those of an edit of a file.
-var editFields = []field{
-	{name: "old", required: true, about: "the text to replace, byte for byte, with as many lines around as make it unique"},
-	{name: "new", required: true, about: "what takes its place"},
-	{name: "count", kind: count, about: "how often old is in the file, to replace it everywhere: once without it"},
-}
-
-func with(fields []field, more ...field) []field {
-	return append(slices.Clip(more), fields...)
-}
-
 // tools is the table, in the order in which clients see it: reading first.
-var tools = []tool{
+var tools = slices.Concat(readingTools, writingTools)
+
+var readingTools = []tool{
 	{
 		name: "list_repositories", title: "List repositories", method: http.MethodGet, path: base + "/repos",
 		about: "Lists the repositories of the organization in order of creation.",
@@ -99,18 +57,18 @@ var tools = []tool{
 	{
 		name: "list_branches", title: "List branches", method: http.MethodGet, path: base + "/repos/branches",
 		about: "Lists branches with the ids of their tips, in order of creation.", less: lessPage,
-		fields: []field{ephemeralField, cursorField, limitField},
+		fields: []field{ephemeralField, atField, cursorField, limitField},
 	},
 	{
 		name: "list_tags", title: "List tags", method: http.MethodGet, path: base + "/repos/tags",
 		about: "Lists tags with the ids that they point to, sorted by name.", less: lessPage,
-		fields: []field{ephemeralField, cursorField, limitField},
+		fields: []field{ephemeralField, atField, cursorField, limitField},
 	},
 	{
 		name: "list_files", title: "List files", method: http.MethodGet, path: base + "/repos/files",
 		about: "Lists the files and folders of a revision in tree order.", less: lessPage,
 		fields: []field{
-			refField, ephemeralField,
+			refField, ephemeralField, atField,
 			{name: "path", about: "a folder, or one file"},
 			{name: "recursive", kind: flag, about: "false lists one folder only"},
 			cursorField,
@@ -123,7 +81,7 @@ var tools = []tool{
 		about: "Reads a file: text as it is, anything else as base64. A long file is cut, and the answer says how to go on.",
 		fields: []field{
 			{name: "path", required: true, about: "relative to the root of the repository"},
-			refField, ephemeralField,
+			refField, ephemeralField, atField,
 			{name: "offset", kind: count, own: true, about: "the byte to begin at, from 0"},
 			{name: "length", kind: count, own: true, about: "bytes to read, at most 1,048,576"},
 		},
@@ -135,7 +93,7 @@ var tools = []tool{
 			"of them from one commit.",
 		fields: []field{
 			{name: "paths", kind: texts, required: true, own: true, about: "relative to the root of the repository"},
-			refField, ephemeralField,
+			refField, ephemeralField, atField,
 		},
 		run: readFiles,
 	},
@@ -145,7 +103,7 @@ var tools = []tool{
 		fields: []field{
 			{name: "pattern", to: "query.pattern", required: true, about: "a regular expression"},
 			{name: "case_sensitive", kind: flag, to: "query.case_sensitive", about: "true without it"},
-			refField, ephemeralField,
+			refField, ephemeralField, atField,
 			{name: "paths", kind: texts, about: "only these files and folders"},
 			{name: "include_globs", kind: texts, to: "file_filters.include_globs", about: "only paths that match one of these"},
 			{name: "exclude_globs", kind: texts, to: "file_filters.exclude_globs", about: "no paths that match one of these"},
@@ -167,7 +125,7 @@ var tools = []tool{
 		about: "Lists the history of a branch, newest first, like git log.", less: lessPage,
 		fields: []field{
 			{name: "branch", about: "the default branch without it"},
-			ephemeralField,
+			ephemeralField, atField,
 			{name: "path", about: "only commits that changed this file or folder"},
 			cursorField, limitField,
 		},
@@ -205,7 +163,7 @@ var tools = []tool{
 		about: "Finds the commit that each line of a file comes from. The text of the lines is not included.",
 		fields: []field{
 			{name: "path", required: true, about: "a file"},
-			refField, ephemeralField,
+			refField, ephemeralField, atField,
 			{name: "ranges", kind: texts, to: "range", about: "lines, as in git blame -L: 3,7 or 3,+5 or /re/,/re/ or :function"},
 			{name: "detect_moves", kind: flag, about: "also find lines that moved within the file"},
 		},
@@ -222,67 +180,6 @@ var tools = []tool{
 			{name: "include_content", kind: flag, about: "add the contents of files that conflict"},
 		},
 		less: "include_content: false, and read_file",
-	},
-	{
-		name: "commit", title: "Commit files", method: http.MethodPost, path: base + "/repos/commit-pack", writes: true,
-		about: "Adds one commit to a branch: it writes, edits, moves, copies and deletes files. All other files stay as they are. " +
-			"edits, move_from and copy_from speak of the files before the commit.",
-		fields: with(commitFields, field{
-			name: "files", kind: objects, of: fileFields, required: true, own: true,
-			about: "each with a path and one of text, base64, edits, move_from, copy_from and delete",
-		}),
-		run: commit,
-	},
-	{
-		name: "apply_patch", title: "Commit a patch", method: http.MethodPost, path: base + "/repos/diff-commit", writes: true,
-		about: "Adds one commit to a branch: the patch, as git apply takes it, is applied as a whole or not at all.",
-		fields: with(commitFields,
-			field{name: "patch", own: true, about: "a unified diff"},
-			field{name: "patch_base64", own: true, about: "a unified diff of bytes that are no text"}),
-		run: applyPatch,
-	},
-	{
-		name: "merge", title: "Merge branches", method: http.MethodPost, path: base + "/repos/merge", writes: true,
-		about: "Merges one branch into another. A conflict writes nothing, and names the files.",
-		fields: []field{
-			{name: "source_branch", required: true, about: "what to merge"},
-			{name: "target_branch", required: true, about: "the branch that moves"},
-			{
-				name: "strategy", required: true, oneOf: []string{"merge", "ff_only", "ff_prefer"},
-				about: "always a merge commit; fast-forward or fail; fast-forward if possible",
-			},
-			{name: "expected_target_sha", about: "the tip that the target must have, 40 digits; otherwise nothing is written"},
-			{name: "commit_message", about: "required if a commit is made"},
-			{name: "author", kind: person, about: "required if a commit is made"},
-			committerField,
-			{name: "squash", kind: flag, about: "one commit with the target as its only parent"},
-			{name: "allow_unrelated_histories", kind: flag, about: "merge branches without a common ancestor"},
-			{name: "source_is_ephemeral", kind: flag, about: "the source is in the ephemeral namespace"},
-			{name: "target_is_ephemeral", kind: flag, about: "the target is in the ephemeral namespace"},
-			keyField,
-		},
-	},
-	{
-		name: "create_branch", title: "Create a branch", method: http.MethodPost, path: base + "/repos/branches/create",
-		about: "Creates a branch. Exactly one of base_branch and base_ref is required.", writes: true,
-		fields: []field{
-			{name: "target_branch", required: true, about: "the new branch"},
-			{name: "base_branch", about: "the branch that it starts from"},
-			{name: "base_ref", about: "the branch, tag or commit id that it starts from"},
-			{name: "target_is_ephemeral", kind: flag, about: "create it in the ephemeral namespace"},
-			{name: "base_is_ephemeral", kind: flag, about: "the base is in the ephemeral namespace"},
-			keyField,
-		},
-	},
-	{
-		name: "create_tag", title: "Create a tag", method: http.MethodPost, path: base + "/repos/tags", writes: true,
-		about: "Creates a lightweight tag.",
-		fields: []field{
-			{name: "name", required: true, about: "the new tag"},
-			{name: "target", required: true, about: "a commit id of 40 digits"},
-			{name: "ephemeral", kind: flag, about: "create it in the ephemeral namespace"},
-			keyField,
-		},
 	},
 }
 

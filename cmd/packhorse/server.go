@@ -228,8 +228,11 @@ func (s *server) quotas(org string) quota.Limits {
 
 // keepHistory returns for how long an organization has its repositories kept as they were, false
 // for the server's default. While its org.yaml is not understood, nothing is given up.
-func (s *server) keepHistory(org string) (time.Duration, bool) {
-	config, ok := s.tokens.OrgConfig(org)
+func (s *server) keepHistory(org string) (time.Duration, bool) { return keptHistory(s.tokens, org) }
+
+// keptHistory is the same for the organizations of a verifier.
+func keptHistory(tokens *auth.Verifier, org string) (time.Duration, bool) {
+	config, ok := tokens.OrgConfig(org)
 	switch {
 	case !ok:
 		return 0, false

@@ -59,6 +59,11 @@ type taskFlags struct {
 
 // run runs a task in the server that has the folder open, or opens it itself.
 func (f taskFlags) run(ctx context.Context, name string, args any, to streams) error {
+	return f.runWith(ctx, name, args, outside{}, to)
+}
+
+// runWith is run with what a folder that it opens itself is given.
+func (f taskFlags) runWith(ctx context.Context, name string, args any, around outside, to streams) error {
 	encoded, err := json.Marshal(args)
 	if err != nil {
 		return err
@@ -74,7 +79,7 @@ func (f taskFlags) run(ctx context.Context, name string, args any, to streams) e
 		return err
 	}
 	noServer := err
-	err = f.runHere(ctx, tasks[name], encoded, f.logger(to.errOut), printer)
+	err = f.runHere(ctx, tasks[name], encoded, around, f.logger(to.errOut), printer)
 	if errors.Is(err, errInUse) {
 		return fmt.Errorf("%w that does not answer (%w): it is starting, stopping, or a maintenance command itself", err,
 			noServer)
@@ -83,12 +88,12 @@ func (f taskFlags) run(ctx context.Context, name string, args any, to streams) e
 }
 
 func (f taskFlags) runHere(
-	ctx context.Context, run task, args json.RawMessage, logger *slog.Logger, printer *taskPrinter,
+	ctx context.Context, run task, args json.RawMessage, around outside, logger *slog.Logger, printer *taskPrinter,
 ) (err error) {
 	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil && !f.shared() { // opening would make a store
 		return &usageError{fmt.Sprintf("--data: %s contains no store (%v): expected the data folder of a server", f.Data, err)}
 	}
-	s, err := openStore(ctx, f.Data, f.storeFlags, outside{}, logger)
+	s, err := openStore(ctx, f.Data, f.storeFlags, around, logger)
 	if err != nil {
 		return err
 	}

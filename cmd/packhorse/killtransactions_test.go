@@ -8,14 +8,17 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // TestKillTransactions kills the server at random instants of transactions over three repositories,
 // each of which commits one file to all of them: afterwards all three have the same number of
-// commits, as many as were acknowledged, or one more. It is skipped unless
-// PACKHORSE_TRANSACTION_ROUNDS sets the number of kills.
+// commits, as many as were acknowledged, or one more. Readers look at all of them meanwhile: what
+// one repository has shown of a transaction, the others show from then on, also after the kill. It
+// is skipped unless PACKHORSE_TRANSACTION_ROUNDS sets the number of kills.
 func TestKillTransactions(t *testing.T) {
 	t.Parallel()
 	rounds := fromEnvironment(t, "PACKHORSE_TRANSACTION_ROUNDS", 0)
@@ -36,7 +39,10 @@ func TestKillTransactions(t *testing.T) {
 				lost++
 			}
 		}
-		t.Logf("%d kills, %d transactions, %d had happened without an answer", rounds, s.asked, lost)
+		t.Logf("%d kills, %d transactions, %d had happened without an answer; %d reads", rounds, s.asked, lost, s.reads.Load())
+		if s.reads.Load() == 0 {
+			t.Error("nobody has read")
+		}
 		s.stop()
 	})
 }
@@ -48,6 +54,9 @@ type transactionStorm struct {
 	tokens map[string]string
 	asked  int // the number of the last transaction that was asked for
 	done   int // and of the last that was acknowledged
+
+	seen  atomic.Int64 // the last transaction that any repository has shown
+	reads atomic.Int64
 }
 
 // mint gets a token for each repository.
@@ -92,9 +101,8 @@ func (s *transactionStorm) send(number int) reply {
 // last one had happened without an answer; it is sent again in any case.
 func (s *transactionStorm) round() (lost bool) {
 	s.t.Helper()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	var ended sync.WaitGroup
+	ended.Go(func() {
 		for {
 			s.asked++
 			got := s.send(s.asked)
@@ -104,10 +112,13 @@ func (s *transactionStorm) round() (lost bool) {
 			got.mustBe(s.t, http.StatusOK)
 			s.done = s.asked
 		}
-	}()
+	})
+	for reader := range s.repos {
+		ended.Go(func() { s.read(reader) })
+	}
 	time.Sleep(time.Duration(50+s.random.IntN(300)) * time.Millisecond)
 	s.kill()
-	<-ended
+	ended.Wait()
 	s.start()
 	at := s.last(s.repos[0])
 	for _, repo := range s.repos[1:] {
@@ -126,6 +137,31 @@ func (s *transactionStorm) round() (lost bool) {
 		}
 	}
 	return at == s.asked
+}
+
+// read reads the repositories in turn, beginning with one of them, until the server dies.
+func (s *transactionStorm) read(first int) {
+	for n := first; ; n++ {
+		repo, seen := s.repos[n%len(s.repos)], s.seen.Load()
+		got := s.call(repo, http.MethodGet, "/api/v1/repos/commits?limit=1", "", nil)
+		var page struct{ Commits []struct{ Message string } }
+		if got.err != nil {
+			return
+		}
+		at := 0
+		err := json.Unmarshal(got.body, &page)
+		if err == nil && got.status != http.StatusNotFound && len(page.Commits) == 1 { // else there is no commit
+			at, err = strconv.Atoi(strings.TrimSpace(page.Commits[0].Message))
+		}
+		if err != nil || int64(at) < seen {
+			s.t.Errorf("%s is at transaction %d where %d had been seen before: %v: %s", repo, at, seen, err, got.body)
+			return
+		}
+		s.reads.Add(1)
+		for old := seen; old < int64(at) && !s.seen.CompareAndSwap(old, int64(at)); {
+			old = s.seen.Load()
+		}
+	}
 }
 
 // last is the number of the last transaction in a repository, 0 for none; it checks that its commit

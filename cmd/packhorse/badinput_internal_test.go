@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,6 +14,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -370,10 +371,6 @@ func TestWrongSurroundings(t *testing.T) {
 // line and, where there is one, the key.
 func TestWrongConfiguration(t *testing.T) {
 	t.Parallel()
-	garbage := make([]byte, 64)
-	if _, err := rand.Read(garbage); err != nil {
-		t.Fatal(err)
-	}
 	for name, test := range map[string]struct{ text, says string }{
 		"unknown key":         {"org: a\nkye: 1\n", `:2: no flag is named "kye"; did you mean key?`},
 		"underscore":          {"# TLS\n\ntls_cert: c.pem\n", `:3: no flag is named "tls_cert"; did you mean tls-cert?`},
@@ -453,5 +450,18 @@ func TestDidYouMean(t *testing.T) {
 		if got != want {
 			t.Errorf("%q: %q, want %q", word, got, want)
 		}
+	}
+}
+
+// TestCheckFilePipe checks a pipe, such as a shell makes of <(command), without opening it: nobody
+// writes to this one, and what is taken from it is gone.
+func TestCheckFilePipe(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(checkFile(pipe), checkNewFile(pipe), checkSecret(pipe)); err != nil {
+		t.Error(err)
 	}
 }

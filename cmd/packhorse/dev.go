@@ -164,7 +164,7 @@ func (c devCommand) check(ctx context.Context) error {
 		}
 	}
 	if _, err := os.Stat(c.SecretKey); err == nil {
-		if _, err := readSecret(c.SecretKey); err != nil {
+		if err := checkSecret(c.SecretKey); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -85,6 +86,11 @@ func main() {
 func run(ctx context.Context, args []string, to streams) int {
 	var cli commandLine
 	status, exited := exitOK, false
+	if len(args) == 0 {
+		to.complain("expected one of %s; see packhorse --help", strings.Join(commandNames(), ", "))
+		return exitUsage
+	}
+	args = customary(args)
 	selected, err := parse(&cli, args, to,
 		kong.Exit(func(code int) { status, exited = code, true }), // --help
 		kong.BindTo(ctx, (*context.Context)(nil)),
@@ -113,6 +119,27 @@ func run(ctx context.Context, args []string, to streams) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// customary returns the arguments that stand here for those that many programs take: help in front
+// of a command, and a flag for the version.
+func customary(args []string) []string {
+	switch args[0] {
+	case "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case "--version":
+		return append([]string{"version"}, args[1:]...)
+	default:
+		return args
+	}
+}
+
+// commandNames returns the names of the commands, without those below them.
+func commandNames() (names []string) {
+	for _, command := range commandShapes()[0].children {
+		names = append(names, command.name())
+	}
+	return names
 }
 
 // parse fills cli from the arguments, the environment and the configuration file, and checks every

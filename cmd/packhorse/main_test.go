@@ -86,6 +86,26 @@ func TestVersion(t *testing.T) {
 	if got.status != 0 || !strings.HasPrefix(got.out, "packhorse ") || strings.Count(got.out, "\n") != 1 {
 		t.Errorf("%+v", got)
 	}
+	if flag := packhorse(t, nil, "--version"); flag != got {
+		t.Errorf("--version: %+v", flag)
+	}
+}
+
+// TestCustomary asks for help in the ways that other programs know.
+func TestCustomary(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help"}, {"help", "backup", "list"}} {
+		want := packhorse(t, nil, append(args[1:], "--help")...)
+		if got := packhorse(t, nil, args...); got != want || got.status != 0 || !strings.HasPrefix(got.out, "Usage: packhorse") {
+			t.Errorf("%q: %+v, want %+v", args, got, want)
+		}
+	}
+	got := packhorse(t, nil)
+	for _, name := range []string{"dev", "webhooks", "version"} {
+		if got.status != 2 || !strings.Contains(got.errOut, name) || strings.Count(got.errOut, "\n") != 1 {
+			t.Errorf("no command: %+v", got)
+		}
+	}
 }
 
 // TestHelp checks that every flag shows its variable, and its default if it has one.

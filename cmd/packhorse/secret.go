@@ -24,6 +24,26 @@ func makeSecret(path string) error {
 	return writeWhole(path, secret, 0o600)
 }
 
+// checkSecret returns why a file cannot have the key that seals stored secrets, without reading it.
+func checkSecret(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case path == "":
+		return nil
+	case err != nil:
+		return &usageError{fmt.Sprintf("--secret-key: %v: expected a file of %d random bytes", err, credential.KeySize)}
+	case info.Mode().IsRegular() && info.Size() != credential.KeySize:
+		return badSecret(path)
+	default:
+		return nil
+	}
+}
+
+func badSecret(path string) error {
+	return &usageError{fmt.Sprintf("--secret-key: %s must hold %d random bytes, and nothing else: "+
+		"head -c %d /dev/urandom makes such a file", path, credential.KeySize, credential.KeySize)}
+}
+
 // readSecret returns the key that seals stored secrets, none for an empty path.
 func readSecret(path string) ([]byte, error) {
 	if path == "" {
@@ -39,8 +59,7 @@ func readSecret(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read secret key: %w", err)
 	}
 	if len(secret) != credential.KeySize {
-		return nil, &usageError{fmt.Sprintf("--secret-key: %s must hold %d random bytes, and nothing else: "+
-			"head -c %d /dev/urandom makes such a file", path, credential.KeySize, credential.KeySize)}
+		return nil, badSecret(path)
 	}
 	return secret, nil
 }

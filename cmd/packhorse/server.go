@@ -111,10 +111,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	if around.upstreams, err = s.upstreams(); err != nil {
 		return nil, err
 	}
-	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(checkRestored(at.data), flags.check(at.data)); err != nil {
+	if err := errors.Join(checkSecret(flags.SecretKey), checkRestored(at.data), flags.check(at.data)); err != nil {
 		return nil, err
 	}
 	early, err := s.listen(ctx, at.address, config)
@@ -126,6 +123,9 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		around.openOrgs = func(ctx context.Context, keys kv.Store) (func(), error) { return s.openOrgs(ctx, at.orgs, keys) }
 		around.followOrg = func(ctx context.Context, org string, row []byte) error { return s.tokens.Follow(ctx, org, row) }
 	} else if s.tokens, err = auth.Open(auth.Options{Dir: at.orgs, Logger: s.logger}); err != nil {
+		return nil, err
+	}
+	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
 		return nil, err
 	}
 	if s.store, err = openStore(ctx, at.data, flags.storeFlags, around, s.logger); err != nil {

@@ -182,11 +182,6 @@ func (p *taskPrinter) clear() {
 	}
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
+// isTerminal reports whether an output goes to a terminal. Other devices, such as /dev/null, are
+// none.
+func isTerminal(w io.Writer) bool { return terminalWidth(w) > 0 }

@@ -216,14 +216,20 @@ func checkURL(value string) error {
 	return nil
 }
 
+// checkFile leaves pipes and devices alone: who opens one takes something from it.
 func checkFile(value string) error {
-	file, err := os.Open(value)
+	info, err := os.Stat(value)
+	if err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder: expected a file", value)
+	}
+	if err == nil && info.Mode().IsRegular() {
+		var file *os.File
+		if file, err = os.Open(value); err == nil {
+			err = file.Close()
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("%w: expected a file that this user can read", err)
-	}
-	defer func() { _ = file.Close() }()
-	if info, err := file.Stat(); err != nil || info.IsDir() {
-		return fmt.Errorf("%s is a folder: expected a file", value)
 	}
 	return nil
 }

@@ -129,6 +129,9 @@ func runWebhooksRetry(ctx context.Context, host *engine.Host, args webhooksArgs,
 	if err != nil {
 		return fmt.Errorf("retry: %w", err)
 	}
+	if len(args.IDs) > 0 && count == 0 {
+		return fmt.Errorf("there is no dead letter %s: webhooks list --dead prints their IDs", strings.Join(args.IDs, ", "))
+	}
 	text := fmt.Sprintf("%d dead letters will be sent again", count)
 	if more {
 		text += "; there are more, for another call"

@@ -87,6 +87,10 @@ func TestWebhooks(t *testing.T) {
 	if got := hooks("retry", "--url", "https://other.example/"); got != "0 dead letters will be sent again\n" {
 		t.Errorf("to another one: %s", got)
 	}
+	if got := packhorse(t, nil, "webhooks", "retry", "bogus", "--data", data); got.status != 1 ||
+		!strings.Contains(got.errOut, "there is no dead letter bogus: webhooks list --dead prints their IDs") {
+		t.Errorf("of an unknown ID: %+v", got)
+	}
 	broken.Store(false)
 	if got := hooks("retry", letter.ID); got != "1 dead letters will be sent again\n" {
 		t.Errorf("one of them: %s", got)

@@ -156,13 +156,14 @@ func (h *Host) create(
 		b.Put(upstream.StateKey(rec.ID), row)
 	}
 	change := refs.Change{
-		Org: rec.Org, Actor: actor.Subject, Cause: request.Base.cause(), Policy: actor.Policy, Time: rec.Created,
+		Org: rec.Org, Name: rec.Name, Actor: actor.Subject, Cause: request.Base.cause(), Policy: actor.Policy,
+		Time: rec.Created,
 	}
-	count := len(begin.refs)
+	var updates []refs.Entry
 	if begin.push != nil {
-		count, err = begin.push.create(ctx, b, &rec)
+		updates, err = begin.push.create(ctx, b, &rec)
 	} else {
-		err = h.names.CreateWith(ctx, b, rec.ID, change, begin.refs)
+		updates, err = h.names.CreateWith(ctx, b, rec.ID, change, begin.refs)
 	}
 	if err != nil {
 		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
@@ -190,7 +191,7 @@ func (h *Host) create(
 		begin.hold.Release()
 		return created, begin, nil, h.relied(ctx, b)
 	}
-	commit, err := h.names.ApplyCreation(ctx, b, rec.ID, change, count)
+	commit, err := h.names.ApplyCreation(ctx, b, rec.ID, change, updates)
 	if err != nil {
 		h.catalog.Undrawn(actor.Org)
 		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)

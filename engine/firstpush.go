@@ -86,8 +86,9 @@ func (f *firstPush) finish(ctx context.Context) (*PushResult, error) {
 }
 
 // create adds the refs of the push and their objects to the batch of one try to create the
-// repository, and chooses the default branch of its record. It returns how many refs there are.
-func (f *firstPush) create(ctx context.Context, b *kv.Batch, rec *record) (count int, err error) {
+// repository, and chooses the default branch of its record. It returns the refs as the journal
+// holds them.
+func (f *firstPush) create(ctx context.Context, b *kv.Batch, rec *record) ([]refs.Entry, error) {
 	f.change.Time = rec.Created
 	updates, err := f.repo.host.names.CreateBy(ctx, b, rec.ID, f.change, func(ctx context.Context, tx *refs.Tx) error {
 		results, err := f.apply(ctx, tx, f.repo)
@@ -110,9 +111,9 @@ func (f *firstPush) create(ctx context.Context, b *kv.Batch, rec *record) (count
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return len(updates), f.actor.hold.Stage(ctx, b)
+	return updates, f.actor.hold.Stage(ctx, b)
 }
 
 // settled tells quotas, objects and listeners that the batch is durable.

@@ -159,13 +159,18 @@ func (s *Store) applyTold(ctx context.Context, batch *kv.Batch, told ...telling)
 	return s.kv.Apply(ctx, batch)
 }
 
-// ApplyCreation applies a batch with a repository that [Store.CreateWith] or [Store.Create] has
-// added to it for the same change, and adds the creation to the feed of the change's organization.
-// It is otherwise [kv.Store.Apply].
+// ApplyCreation applies a batch with a repository that [Store.CreateWith], [Store.CreateBy] or
+// [Store.Create] has added to it for the same change, and adds the creation to the feed of the
+// change's organization. refs are what the first two have returned. It is otherwise
+// [kv.Store.Apply].
 func (s *Store) ApplyCreation(
-	ctx context.Context, batch *kv.Batch, repo RepoID, change Change, refs int,
+	ctx context.Context, batch *kv.Batch, repo RepoID, change Change, refs []Entry,
 ) (kv.Commit, error) {
-	return s.applyTold(ctx, batch, telling{change.Org, createdRow(repo, &change, refs)})
+	commit, err := s.applyTold(ctx, batch, telling{change.Org, createdRow(repo, &change, len(refs))})
+	if err == nil {
+		s.tellCommitted(ctx, repo, &change, refs)
+	}
+	return commit, err
 }
 
 func createdRow(repo RepoID, change *Change, refs int) *feedRow {

@@ -289,9 +289,9 @@ func found(tb testing.TB, store *refs.Store, count int) (refs.RepoID, []string) 
 		begin = append(begin, refs.Ref{Name: name, ID: id(i + 1)})
 		lines = append(lines, fmt.Sprintf("%s 1.%d %s %s>%s", repo, i, name, object.ZeroID, id(i+1)))
 	}
-	err := store.CreateWith(tb.Context(), batch, repo, change, begin)
+	updates, err := store.CreateWith(tb.Context(), batch, repo, change, begin)
 	if err == nil {
-		_, err = store.ApplyCreation(tb.Context(), batch, repo, change, len(begin))
+		_, err = store.ApplyCreation(tb.Context(), batch, repo, change, updates)
 	}
 	if err != nil {
 		tb.Fatal(err)

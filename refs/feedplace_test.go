@@ -221,9 +221,9 @@ func (w *feedWorld) found(s *feedServer) {
 	begin := []refs.Ref{{Name: "refs/heads/a", ID: id(1)}, {Name: "refs/heads/b", ID: id(2)}}
 	w.begin(s, repo, func(ctx context.Context) {
 		batch := kv.NewBatch()
-		err := s.names.CreateWith(ctx, batch, repo, change, begin)
+		updates, err := s.names.CreateWith(ctx, batch, repo, change, begin)
 		if err == nil {
-			if _, err = s.names.ApplyCreation(ctx, batch, repo, change, len(begin)); errors.Is(err, kv.ErrConflict) {
+			if _, err = s.names.ApplyCreation(ctx, batch, repo, change, updates); errors.Is(err, kv.ErrConflict) {
 				return // refused at the gate: there is no such repository
 			}
 		}

@@ -25,6 +25,7 @@
 //	feed, feedplace, feedrow,    the changes of all repositories of an organization in one order
 //	feedread, feedtrim
 //	historyfloor                 where the history begins that can be read
+//	committed                    telling others in this process what was changed
 //	keys, row, fsck              tables and formats; checking them
 //
 // A change is visible before it is durable, so data must be made durable before it is sent to a

@@ -29,6 +29,10 @@ type Options struct {
 	Now func() time.Time
 	// Shared says that other processes write to the same store.
 	Shared bool
+	// Committed, if not nil, is told of each transaction of this store that gave a ref another value,
+	// once, when its batch is visible and before the caller of the transaction hears of it. ctx is the
+	// caller's. No turn of a repository is held, and it may block the caller.
+	Committed func(ctx context.Context, done Committed)
 }
 
 // Store is the refs of all repositories of a key-value store. Any number of stores, in any number
@@ -115,15 +119,18 @@ func putShared(batch *kv.Batch, repo RepoID, change *Change, prior, next *head, 
 }
 
 // CreateWith is [Store.Create] with refs that exist from the first transaction on, created in their
-// order. Of each, Name, ID and Peeled count, as for [Tx.Set]. change.Policy applies to them.
+// order. Of each, Name, ID and Peeled count, as for [Tx.Set]. change.Policy applies to them. It
+// returns them as the journal holds them.
 //
 // Errors: [ErrLimit] for more refs than a transaction can change or a repository hold, and
 // otherwise those of [Tx.Set].
-func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, change Change, refs []Ref) error {
+func (s *Store) CreateWith(
+	ctx context.Context, batch *kv.Batch, repo RepoID, change Change, refs []Ref,
+) ([]Entry, error) {
 	if len(refs) == 0 {
-		return s.Create(batch, repo, change)
+		return nil, s.Create(batch, repo, change)
 	}
-	_, err := s.CreateBy(ctx, batch, repo, change, func(ctx context.Context, tx *Tx) error {
+	return s.CreateBy(ctx, batch, repo, change, func(ctx context.Context, tx *Tx) error {
 		for i := range refs {
 			if err := tx.Set(ctx, refs[i].Name, &object.ZeroID, refs[i].ID, refs[i].Peeled); err != nil {
 				return err
@@ -131,7 +138,6 @@ func (s *Store) CreateWith(ctx context.Context, batch *kv.Batch, repo RepoID, ch
 		}
 		return nil
 	})
-	return err
 }
 
 // CreateBy is [Store.CreateWith] for refs that prepare creates through tx, whose batch is batch. It

@@ -15,43 +15,51 @@ type Error struct {
 	Status  int           // 400, 401, 403 or 503
 	Message string        // for the client: reveals nothing about keys, or other organizations
 	Retry   time.Duration // when to try again; 0 if that is of no use
+
+	code string // see Code
 }
 
 // Refusals that callers distinguish.
 var (
 	// ErrMissing says that the request has no token.
-	ErrMissing = &Error{Status: http.StatusUnauthorized, Message: "missing authorization header"}
+	ErrMissing = unauthorized("auth.ErrMissing", "missing authorization header")
 	// ErrDuplicate says that the request has several Authorization headers: different readers could
 	// choose different ones.
-	ErrDuplicate = &Error{Status: http.StatusBadRequest, Message: "more than one authorization header"}
+	ErrDuplicate = &Error{
+		Status: http.StatusBadRequest, code: "auth.ErrDuplicate", Message: "more than one authorization header",
+	}
 	// ErrRevoked says that the key which verified the token has been removed since.
-	ErrRevoked = &Error{Status: http.StatusUnauthorized, Message: "invalid token: its key has been removed"}
+	ErrRevoked = unauthorized("auth.ErrRevoked", "invalid token: its key has been removed")
 
-	errScheme = &Error{
-		Status: http.StatusUnauthorized, Message: "authorization must be Bearer, or Basic with the token as password",
-	}
-	errTooLong   = &Error{Status: http.StatusUnauthorized, Message: "invalid token: longer than 8 KiB"}
-	errMalformed = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed"}
-	errSignature = &Error{
-		Status: http.StatusUnauthorized, Message: "invalid token: no registered key of its issuer signed it",
-	}
-	errNoExpiry  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: exp is missing"}
-	errExpired   = &Error{Status: http.StatusUnauthorized, Message: "invalid token: expired"}
-	errNotYet    = &Error{Status: http.StatusUnauthorized, Message: "invalid token: not valid yet"}
-	errBadPaths  = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed paths"}
-	errBadPolicy = &Error{Status: http.StatusUnauthorized, Message: "invalid token: malformed refs or ops"}
+	errScheme    = unauthorized("auth.ErrScheme", "authorization must be Bearer, or Basic with the token as password")
+	errTooLong   = unauthorized("auth.ErrTooLong", "invalid token: longer than 8 KiB")
+	errMalformed = unauthorized("auth.ErrMalformed", "invalid token: malformed")
+	errSignature = unauthorized("auth.ErrSignature", "invalid token: no registered key of its issuer signed it")
+	errNoExpiry  = unauthorized("auth.ErrNoExpiry", "invalid token: exp is missing")
+	errExpired   = unauthorized("auth.ErrExpired", "invalid token: expired")
+	errNotYet    = unauthorized("auth.ErrNotYet", "invalid token: not valid yet")
+	errBadPaths  = unauthorized("auth.ErrBadPaths", "invalid token: malformed paths")
+	errBadPolicy = unauthorized("auth.ErrBadPolicy", "invalid token: malformed refs or ops")
 	errUnread    = &Error{
 		Status:  http.StatusServiceUnavailable,
 		Message: "the keys of the token's issuer cannot be read now",
 		Retry:   5 * time.Second,
+		code:    "auth.ErrUnread",
 	}
 	errClaimRange = errors.New("auth: time out of range")
 )
+
+func unauthorized(code, message string) *Error {
+	return &Error{Status: http.StatusUnauthorized, Message: message, code: code}
+}
 
 func (e *Error) Error() string { return e.Message }
 
 // StatusCode is the HTTP status of the refusal.
 func (e *Error) StatusCode() int { return e.Status }
+
+// Code names the refusal in the audit log, and says more than its status; "" if there is no more.
+func (e *Error) Code() string { return e.code }
 
 // RetryAfter is when the client may try again, or 0.
 func (e *Error) RetryAfter() time.Duration { return e.Retry }

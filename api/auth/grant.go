@@ -40,6 +40,7 @@ type Grant struct {
 	// writes are refused; "" without one.
 	Unenforced string
 	KeyID      string    // the registered key that verified the token
+	TokenHash  string    // see [TokenHash]
 	Expires    time.Time // the token's exp
 
 	key *key // the identity of the key; another key of the same id does not count

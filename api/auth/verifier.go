@@ -51,6 +51,9 @@ type Options struct {
 	Keys   kv.Store
 	Logger *slog.Logger     // slog.Default by default
 	Now    func() time.Time // time.Now by default
+	// Changed, if not nil, is told of each change of the organizations that has come into force since
+	// Open, one after the other. It must not call the verifier.
+	Changed func(Change)
 }
 
 // Verifier verifies tokens. Its methods may be called concurrently.
@@ -70,6 +73,8 @@ type Verifier struct {
 	rows     *rows        // nil: they are in the folder, whatever happens
 	unread   atomic.Int64 // paths that the last scan could not read; a database counts as one
 	scanned  atomic.Int64 // when it ended, in Unix nanoseconds
+
+	changed func(Change) // Options.Changed; may be nil
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -101,8 +106,8 @@ func Open(options Options) (*Verifier, error) {
 		now: options.Now,
 		parser: jwt.NewParser(jwt.WithStrictDecoding(), jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew),
 			jwt.WithTimeFunc(options.Now)),
-		logger: options.Logger,
-		cache:  newCache(), refusals: newRefusals(), budgets: newBudgets(),
+		logger: options.Logger, changed: options.Changed,
+		cache: newCache(), refusals: newRefusals(), budgets: newBudgets(),
 		stop: stop,
 		done: make(chan struct{}),
 	}
@@ -241,6 +246,9 @@ func (v *Verifier) reload(ctx context.Context) {
 	}
 	if removed || added {
 		v.keys.Add(1) // after the keys are in force, see verifyFrom
+	}
+	if v.changed != nil {
+		eachChange(*before, orgs, v.changed)
 	}
 }
 
@@ -447,7 +455,7 @@ func (v *Verifier) verify(token string) (*Grant, int, error) {
 	}
 	grant := &Grant{
 		Org: c.Issuer, Subject: c.Subject, Repo: c.repo, Policy: policy, Paths: paths, Unenforced: c.unenforced,
-		KeyID: t.found.id, Expires: c.ExpiresAt.Time, key: t.found,
+		KeyID: t.found.id, TokenHash: hashOf(token), Expires: c.ExpiresAt.Time, key: t.found,
 	}
 	for _, name := range c.scopes {
 		grant.Scopes |= scopeNames[name]

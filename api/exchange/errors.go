@@ -22,7 +22,8 @@ type Error struct {
 	Message string // for the client
 	Retry   time.Duration
 
-	is error // an error that it also matches
+	is   error  // an error that it also matches
+	code string // see Code
 }
 
 // Is reports whether target is the other error that the refusal matches.
@@ -33,29 +34,43 @@ var (
 	// ErrBusy says that no slot or memory became free within the queue's time.
 	ErrBusy = &Error{
 		Status: http.StatusServiceUnavailable, Message: "the server is busy, try again", Retry: 2 * time.Second,
+		code: "exchange.ErrBusy",
 	}
 	// ErrDraining says that the server is stopping.
 	ErrDraining = &Error{
 		Status: http.StatusServiceUnavailable, Message: "the server is shutting down, try again", Retry: 5 * time.Second,
+		code: "exchange.ErrDraining",
 	}
 	// ErrSlowBody says that the body stalled, or was slower than 1 KiB/s.
-	ErrSlowBody = &Error{Status: http.StatusRequestTimeout, Message: "the request body stalled"}
+	ErrSlowBody = &Error{
+		Status: http.StatusRequestTimeout, Message: "the request body stalled", code: "exchange.ErrSlowBody",
+	}
 	// ErrLateAnswer says that the answer did not begin in time.
-	ErrLateAnswer = &Error{Status: http.StatusGatewayTimeout, Message: "the answer took too long"}
+	ErrLateAnswer = &Error{
+		Status: http.StatusGatewayTimeout, Message: "the answer took too long", code: "exchange.ErrLateAnswer",
+	}
 	// ErrGone says that the client has left, so that the answer is not read. The status is for logs.
-	ErrGone = &Error{Status: 499, Message: "the client has gone"}
+	ErrGone = &Error{Status: 499, Message: "the client has gone", code: "exchange.ErrGone"}
 	// ErrBadBody says that the framing of the body is not HTTP.
-	ErrBadBody = &Error{Status: http.StatusBadRequest, Message: "malformed request body"}
+	ErrBadBody = &Error{
+		Status: http.StatusBadRequest, Message: "malformed request body", code: "exchange.ErrBadBody",
+	}
 	// ErrEndedEarly says that the client ended its body before its end. It matches
 	// [io.ErrUnexpectedEOF]; that error alone may be an error of a store, and is not the client's
 	// fault then.
-	ErrEndedEarly = &Error{Status: http.StatusBadRequest, Message: "the request ended early", is: io.ErrUnexpectedEOF}
+	ErrEndedEarly = &Error{
+		Status: http.StatusBadRequest, Message: "the request ended early", is: io.ErrUnexpectedEOF,
+		code: "exchange.ErrEndedEarly",
+	}
 )
 
 func (e *Error) Error() string { return e.Message }
 
 // StatusCode is the HTTP status of the refusal.
 func (e *Error) StatusCode() int { return e.Status }
+
+// Code names the refusal in the audit log, and says more than its status; "" if there is no more.
+func (e *Error) Code() string { return e.code }
 
 // RetryAfter is how long the client should wait before it tries again, 0 if trying again is of no
 // use.
@@ -70,6 +85,9 @@ type LimitError struct {
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s exceeds the limit of %d bytes", e.Limit, e.Max)
 }
+
+// Code names the refusal in the audit log.
+func (e *LimitError) Code() string { return "exchange.LimitError" }
 
 // StatusCode is 413.
 func (e *LimitError) StatusCode() int { return http.StatusRequestEntityTooLarge }

@@ -1,0 +1,391 @@
+package audit_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"packhorse/api/audit"
+	"packhorse/pack/object"
+)
+
+// open opens a log, which is closed at the end of the test.
+func open(t *testing.T, options audit.Options) *audit.Writer {
+	t.Helper()
+	w, err := audit.Open(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close(t.Context()) })
+	return w
+}
+
+func closed(t *testing.T, w *audit.Writer) {
+	t.Helper()
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// actionsIn returns the actions of the lines of a text, each of which has to be JSON.
+func actionsIn(t *testing.T, text []byte) (all []string) {
+	t.Helper()
+	for line := range bytes.Lines(text) {
+		var r audit.Record
+		if err := json.Unmarshal(line, &r); err != nil || line[len(line)-1] != '\n' {
+			t.Errorf("%v in %q", err, line)
+		}
+		all = append(all, r.Action)
+	}
+	return all
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A line has the fields of its record alone, with the time first, and a new file is private.
+func TestLine(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	w := open(t, audit.Options{To: path, Logger: slog.New(slog.DiscardHandler)})
+	id := object.ID{1}
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8000, time.FixedZone("", 3600))
+	w.Write(&audit.Record{
+		Time: at, Via: audit.HTTP, RequestID: "1-2", Organization: "acme", Repository: "web/site", Action: "merge",
+		Subject: "<ci>\n", Status: 200, SentBytes: 12,
+		Changes: []audit.Change{{Ref: "refs/heads/main", New: id, Sequence: 7}},
+	})
+	w.Write(&audit.Record{Time: at, Via: audit.Background, Action: "\xff"})
+	closed(t, w)
+	want := `{"time":"2026-03-04T04:06:07.000008Z","via":"http","request_id":"1-2","organization":"acme",` +
+		`"repository":"web/site","action":"merge","sub":"<ci>\n","status":200,"received_bytes":0,"sent_bytes":12,` +
+		`"ref_changes":[{"ref":"refs/heads/main","old":"` + object.ZeroID.String() + `","new":"` + id.String() +
+		`","sequence":7}]}` + "\n" +
+		`{"time":"2026-03-04T04:06:07.000008Z","via":"background","action":"\ufffd","received_bytes":0,"sent_bytes":0}` + "\n"
+	if got := string(read(t, path)); got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if w.Records() != 2 || w.Failures() != 0 {
+		t.Errorf("%d records, %d failures", w.Records(), w.Failures())
+	}
+	w.Write(&audit.Record{Action: "late"})
+	if w.Records() != 2 || w.Failures() != 1 {
+		t.Errorf("after Close: %d records, %d failures", w.Records(), w.Failures())
+	}
+}
+
+// While many write, the file is rotated many times: no record is lost, none is torn, and those of
+// one writer stay in order.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	const writers, each, rotations = 8, 300, 20
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.jsonl")
+	w := open(t, audit.Options{To: path, QueueBytes: 4 << 10})
+	var running sync.WaitGroup
+	halfway := make(chan struct{}, writers)
+	for i := range writers {
+		running.Go(func() {
+			for n := range each {
+				if n == each/2 {
+					halfway <- struct{}{}
+				}
+				w.Write(&audit.Record{Action: fmt.Sprint(i), RequestID: fmt.Sprint(n), UserAgent: strings.Repeat("u", n)})
+			}
+		})
+	}
+	rotate := func(i int) {
+		if err := os.Rename(path, filepath.Join(dir, fmt.Sprintf("audit.%02d", i))); err != nil {
+			t.Error(err)
+		}
+		if err := w.Reopen(); err != nil {
+			t.Error(err)
+		}
+	}
+	for i := range rotations {
+		if i == rotations/2 {
+			<-halfway
+		}
+		rotate(i)
+	}
+	running.Wait()
+	rotate(rotations)
+	next := make(map[string]int)
+	for i := range rotations + 1 {
+		for line := range bytes.Lines(read(t, filepath.Join(dir, fmt.Sprintf("audit.%02d", i)))) {
+			var r audit.Record
+			if err := json.Unmarshal(line, &r); err != nil {
+				t.Fatalf("%v in %q", err, line)
+			}
+			if r.RequestID != fmt.Sprint(next[r.Action]) {
+				t.Fatalf("writer %s: %s comes when %d is due", r.Action, r.RequestID, next[r.Action])
+			}
+			next[r.Action]++
+		}
+	}
+	for i := range writers {
+		if count := next[fmt.Sprint(i)]; count != each {
+			t.Errorf("writer %d: %d records", i, count)
+		}
+	}
+}
+
+// A file that cannot be opened again leaves the former one in use.
+func TestReopenFails(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "logs")
+	must(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, "audit.jsonl")
+	w := open(t, audit.Options{To: path})
+	moved := dir + ".old"
+	must(t, os.Rename(dir, moved))
+	if err := w.Reopen(); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
+	}
+	w.Write(&audit.Record{Action: "after"})
+	closed(t, w)
+	if got := actionsIn(t, read(t, filepath.Join(moved, "audit.jsonl"))); len(got) != 1 || got[0] != "after" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a killed server has not finished stays in a line of its own.
+func TestTornLine(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	must(t, os.WriteFile(path, []byte("{\"action\":\"whole\"}\n{\"acti"), 0o640))
+	w := open(t, audit.Options{To: path})
+	w.Write(&audit.Record{Action: "next"})
+	closed(t, w)
+	lines := strings.Split(string(read(t, path)), "\n")
+	if len(lines) != 4 || lines[1] != `{"acti` || lines[3] != "" {
+		t.Fatalf("got %q", lines)
+	}
+	if got := actionsIn(t, []byte(lines[0]+"\n"+lines[2]+"\n")); got[0] != "whole" || got[1] != "next" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// disk is an output with little room.
+type disk struct {
+	mu   sync.Mutex
+	room int // guarded by mu; in bytes
+	text bytes.Buffer
+}
+
+func (d *disk) Write(p []byte) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(len(p), d.room)
+	d.room -= n
+	d.text.Write(p[:n])
+	if n < len(p) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}
+
+func (d *disk) grow(room int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.room = room
+}
+
+// heard collects a log.
+type heard struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	said chan struct{} // gets one for each message
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.text.Write(p)
+	h.said <- struct{}{}
+	return len(p), nil
+}
+
+func (h *heard) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.String()
+}
+
+// While the disk is full, records are lost, counted and reported once, and nobody waits; afterwards
+// the next record is whole, and the end of the trouble is reported.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	out, log := &disk{room: 60}, &heard{said: make(chan struct{}, 10)}
+	w := open(t, audit.Options{To: audit.Stdout, Out: out, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	for i := range 3 {
+		w.Write(&audit.Record{Action: fmt.Sprint("lost", i)})
+	}
+	<-log.said
+	for w.Failures() < 3 { // each write comes to its end by itself
+		w.Write(&audit.Record{Action: "lost"})
+	}
+	failed := w.Failures()
+	out.grow(1 << 20)
+	for w.Records() == 0 {
+		w.Write(&audit.Record{Action: "written"})
+	}
+	<-log.said
+	closed(t, w)
+	text := out.text.String()
+	torn, rest, _ := strings.Cut(text, "\n")
+	if len(torn) != 60 || json.Valid([]byte(torn)) {
+		t.Errorf("before the disk was full: %q", torn)
+	}
+	for i, action := range actionsIn(t, []byte(rest)) {
+		if action != "lost" && action != "written" {
+			t.Errorf("record %d: %s", i, action)
+		}
+	}
+	if count := strings.Count(rest, "\n"); uint64(count) != w.Records() || w.Failures() < failed {
+		t.Errorf("%d lines, %d records, %d failures", count, w.Records(), w.Failures())
+	}
+	for _, message := range []string{"failed to write to the audit log", "the audit log is written again"} {
+		if strings.Count(log.String(), message) != 1 {
+			t.Errorf("%q: logged\n%s", message, log)
+		}
+	}
+}
+
+// gate is an output that takes nothing until it is opened.
+type gate struct {
+	asked  chan struct{} // closed by the first write
+	opened chan struct{}
+	once   sync.Once
+	text   bytes.Buffer
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.once.Do(func() { close(g.asked) })
+	<-g.opened
+	return g.text.Write(p)
+}
+
+// When the queue is full a writer waits, and no record is dropped; Close gives up with its context,
+// and otherwise writes everything.
+func TestFullQueue(t *testing.T) {
+	t.Parallel()
+	out := &gate{asked: make(chan struct{}), opened: make(chan struct{})}
+	w := open(t, audit.Options{To: audit.Stdout, Out: out, QueueBytes: 300})
+	w.Write(&audit.Record{Action: "taken"})
+	<-out.asked
+	w.Write(&audit.Record{Action: "queued"})
+	w.Write(&audit.Record{Action: "queued"})
+	var waiting sync.WaitGroup
+	passed := make(chan struct{}, 20)
+	for range cap(passed) {
+		waiting.Go(func() {
+			w.Write(&audit.Record{Action: "waits", UserAgent: strings.Repeat("x", 200)})
+			passed <- struct{}{}
+		})
+	}
+	select {
+	case <-passed:
+		t.Error("a record got into a queue that is full")
+	default:
+	}
+	close(out.opened)
+	waiting.Wait()
+	closed(t, w)
+	if got := actionsIn(t, out.text.Bytes()); len(got) != 3+cap(passed) || got[2] != "queued" || got[3] != "waits" {
+		t.Errorf("got %v", got)
+	}
+	if w.Records() != uint64(3+cap(passed)) || w.Failures() != 0 {
+		t.Errorf("%d records, %d failures", w.Records(), w.Failures())
+	}
+}
+
+// Messages to syslog are of authpriv, and stay JSON when they are too long for it.
+func TestSyslog(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "log")
+	daemon, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+	must(t, err)
+	t.Cleanup(func() { _ = daemon.Close() })
+	w := open(t, audit.Options{To: audit.Syslog, Socket: socket, Logger: slog.New(slog.DiscardHandler)})
+	long := strings.Repeat("\x01ä", 4000)
+	changes := make([]audit.Change, 500)
+	for i := range changes {
+		changes[i] = audit.Change{Ref: fmt.Sprintf("refs/heads/%04d", i), Sequence: 9}
+	}
+	for _, test := range []struct {
+		record  audit.Record
+		kept    int
+		leftOut int
+	}{
+		{audit.Record{Action: "short", Changes: changes[:3]}, 3, 0},
+		{audit.Record{Action: "changes", Changes: changes}, 31, 469},
+		{audit.Record{
+			Action: "texts", Organization: long, Repository: long, Subject: long, KeyID: long, UserAgent: long,
+			TokenHash: strings.Repeat("a", 32), Error: "refs.ErrDenied", Changes: changes,
+		}, 0, 500},
+	} {
+		w.Write(&test.record)
+		message := make([]byte, 64<<10)
+		n, err := daemon.Read(message)
+		must(t, err)
+		text := string(message[:n])
+		header, _, _ := strings.Cut(text, "{")
+		var got audit.Record
+		if err := json.Unmarshal([]byte(text[len(header):]), &got); err != nil || n > 8<<10 {
+			t.Errorf("%d bytes, %v in %s", n, err, text)
+		}
+		const authprivInfo = "<86>"
+		if !strings.HasPrefix(header, authprivInfo) || !strings.Contains(header, "packhorse[") {
+			t.Errorf("header %q", header)
+		}
+		if len(got.Changes) != test.kept || got.LeftOut != test.leftOut || got.Shortened != (test.leftOut > 0) {
+			t.Errorf("%s: %d changes, %d left out, shortened: %t", got.Action, len(got.Changes), got.LeftOut, got.Shortened)
+		}
+	}
+	must(t, w.Reopen())
+	w.Write(&audit.Record{Action: "again"})
+	message := make([]byte, 1<<10)
+	if n, err := daemon.Read(message); err != nil || !strings.Contains(string(message[:n]), `"again"`) {
+		t.Errorf("%v, %s", err, message)
+	}
+}
+
+// What cannot be opened is an error that names it.
+func TestOpenFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, options := range []audit.Options{
+		{To: dir}, {To: filepath.Join(dir, "none", "audit")}, {To: audit.Syslog, Socket: filepath.Join(dir, "none")},
+	} {
+		if _, err := audit.Open(options); err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v", options.To, err)
+		}
+	}
+}

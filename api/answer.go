@@ -44,6 +44,7 @@ func (x *transfer) Stream(status int, contentType string, write func(ctx context
 func (x *transfer) Failed(err error) {
 	p := problem.From(err)
 	x.countAway(&p)
+	x.fails(err)
 	x.server.note(x, &p, err)
 }
 
@@ -59,7 +60,18 @@ func (x *transfer) countAway(p *problem.Problem) {
 func (x *transfer) Refused(err error) {
 	p := problem.From(err)
 	x.reason, x.refusedAs = err.Error(), p.Status
+	x.fails(err)
 	x.server.note(x, &p, err)
+}
+
+// Acts implements [exchange.Response].
+func (x *transfer) Acts(action string) { x.action = action }
+
+// fails keeps the code of the first error of the request.
+func (x *transfer) fails(err error) {
+	if x.code == "" && x.server.audit != nil {
+		x.code = problem.Code(err)
+	}
 }
 
 // StreamSized implements [exchange.Response].
@@ -124,6 +136,7 @@ func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 	}
 	if err != nil {
 		x.answer.err = err
+		x.fails(err)
 		x.conn.cut.Store(true)
 		if p := problem.From(err); p.Corrupt || !x.answer.lost && x.ctx.Err() == nil {
 			x.countAway(&p)

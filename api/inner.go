@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"time"
 
+	"packhorse/api/audit"
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/api/mcp"
@@ -36,6 +37,9 @@ type inner struct {
 	out       capture
 	reason    string
 	refusedAs int
+	action    string         // see Acts
+	code      string         // of the error in the audit log
+	changes   *audit.Changes // nil without an audit log
 }
 
 var _ exchange.Exchange = (*inner)(nil)
@@ -63,11 +67,15 @@ func (c calls) Call(outer exchange.Exchange, call mcp.Call) (*mcp.Answer, error)
 		request: request, endpoint: m.endpoints[call.Method], call: call, body: bytes.NewReader(call.Body), ctx: ctx,
 		header: make(http.Header), out: capture{max: call.AnswerMax},
 	}
+	if request.changes != nil {
+		x.ctx, x.changes = audit.Collect(ctx, request.id)
+	}
 	err := x.request.run(func() error { return x.run(cancel) })
 	if err != nil {
 		x.tell(m.refuse, err)
 	}
 	c.server.accountInner(x, time.Since(started))
+	c.server.auditedInner(x, started)
 	if request.ctx.Err() != nil {
 		return nil, context.Cause(request.ctx)
 	}
@@ -138,6 +146,7 @@ func (x *inner) tell(render Refuse, err error) {
 	setRetryAfter(x, &p)
 	_, _ = x.out.Write(x.answer.whole)
 	x.reason = err.Error()
+	x.fails(err)
 	if x.request.ctx.Err() == nil {
 		x.request.server.note(x.request, &p, err)
 	}
@@ -233,13 +242,27 @@ func (x *inner) say(a answer, contentType string) {
 }
 
 // Failed implements [exchange.Response].
-func (x *inner) Failed(err error) { x.request.Failed(err) }
+func (x *inner) Failed(err error) {
+	x.fails(err)
+	x.request.Failed(err)
+}
 
 // Refused implements [exchange.Response].
 func (x *inner) Refused(err error) {
 	p := problem.From(err)
 	x.reason, x.refusedAs = err.Error(), p.Status
+	x.fails(err)
 	x.request.server.note(x.request, &p, err)
+}
+
+// Acts implements [exchange.Response].
+func (x *inner) Acts(action string) { x.action = action }
+
+// fails keeps the code of the first error of the call.
+func (x *inner) fails(err error) {
+	if x.code == "" && x.request.server.audit != nil {
+		x.code = problem.Code(err)
+	}
 }
 
 // Slot implements [exchange.Resources].

@@ -22,6 +22,6 @@ func (s *Server) mcp(version string) *endpoint {
 			Method: http.MethodPost, Path: mcpPath, Handler: door.Serve, Denied: http.StatusForbidden, Org: true,
 			BodyMax: s.limits.JSONBytes, CostsBytes: mcpCosts,
 		},
-		label: mcpPath,
+		label: mcpPath, action: "mcp",
 	}
 }

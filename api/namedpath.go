@@ -55,9 +55,13 @@ func isGitPath(x *transfer) bool {
 // token means that one, and any other the shortest name that leaves an endpoint behind it.
 func (p namedPaths) find(x *transfer) (*methods, error) {
 	var found *methods
+	claimed := ""
+	if x.grant != nil {
+		claimed = x.grant.Repo
+	}
 	for end := 1; end <= len(x.named); end++ {
 		repo := strings.Join(x.named[:end], "/")
-		isClaimed := repo == x.grant.Repo
+		isClaimed := repo == claimed
 		if engine.CheckRepositoryName(repo) != nil || found != nil && !isClaimed {
 			continue
 		}

@@ -64,6 +64,9 @@ type endpoint struct {
 	label string // in metrics and logs
 	git   bool   // of a git client: the path names the repository
 	open  bool   // no token is asked for
+	// action is what requests do, in the audit log, unless they say so themselves; "" for those that
+	// leave no line there.
+	action string
 }
 
 // writes reports whether the endpoint is for writing; a push also when it reads the refs first.
@@ -120,25 +123,25 @@ func newTable(config *Config) (*table, error) {
 			return nil, err
 		}
 	}
-	git := func(label string, row Route, names ...string) *methods {
+	git := func(label, action string, row Route, names ...string) *methods {
 		row.Denied = http.StatusForbidden
 		m := &methods{endpoints: make(map[string]*endpoint), refuse: config.Git.Refuse, allow: strings.Join(names, ", ")}
 		for _, row.Method = range names {
-			m.endpoints[row.Method] = &endpoint{Route: row, label: label, git: true}
+			m.endpoints[row.Method] = &endpoint{Route: row, label: label, action: action, git: true}
 		}
 		return m
 	}
-	t.advertise = git("git/info/refs", Route{Scope: auth.GitRead}, http.MethodGet, http.MethodHead)
-	t.advertisePush = git("git/info/refs", Route{Scope: auth.GitWrite}, http.MethodGet, http.MethodHead)
-	t.fetch = git("git/git-upload-pack", Route{
+	t.advertise = git("git/info/refs", githttp.ActLsRefs, Route{Scope: auth.GitRead}, http.MethodGet, http.MethodHead)
+	t.advertisePush = git("git/info/refs", githttp.ActLsRefs, Route{Scope: auth.GitWrite}, http.MethodGet, http.MethodHead)
+	t.fetch = git("git/git-upload-pack", githttp.ActFetch, Route{
 		Scope: auth.GitRead, BodyMax: fetchBodyMax, CostsBytes: transferCosts, WaitsBytes: transferWaits,
 	}, http.MethodPost)
-	t.push = git("git/git-receive-pack", Route{
+	t.push = git("git/git-receive-pack", githttp.ActPush, Route{
 		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true,
 		CostsBytes: pushCosts, WaitsBytes: transferWaits,
 	}, http.MethodPost)
-	t.lfs = git("git/info/lfs", Route{BodyMax: config.Limits.JSONBytes}, http.MethodGet, http.MethodPost, http.MethodPut,
-		http.MethodDelete)
+	t.lfs = git("git/info/lfs", githttp.ActLFS, Route{BodyMax: config.Limits.JSONBytes}, http.MethodGet, http.MethodPost,
+		http.MethodPut, http.MethodDelete)
 	for _, e := range t.lfs.endpoints {
 		e.git, e.open, e.Handler = false, true, githttp.RefuseLFS // without a token, since none would help
 	}
@@ -148,7 +151,7 @@ func newTable(config *Config) (*table, error) {
 // addRow puts a row at its paths.
 func (t *table) addRow(refuse Refuse, row Route) error {
 	for _, at := range row.at() {
-		e := &endpoint{Route: at, label: at.Path}
+		e := &endpoint{Route: at, label: at.Path, action: actionOf(at.Method, at.Path)}
 		var err error
 		if below, ok := strings.CutPrefix(at.Path, namedPrefix+"{n}"); ok {
 			err = t.named.add(refuse, below, e)

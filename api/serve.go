@@ -104,6 +104,7 @@ func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
 func (s *Server) admit(x *transfer) error {
 	if x.named != nil { // its token says where the repository's name ends
 		if err := s.identify(x); err != nil {
+			s.suppose(x)
 			return err
 		}
 	}
@@ -253,6 +254,7 @@ func (s *Server) tell(x *transfer, err error) {
 	}
 	setRetryAfter(x, &p)
 	x.reason = err.Error()
+	x.fails(err)
 	s.note(x, &p, err)
 }
 

@@ -4,9 +4,10 @@
 // Start at [NewServer]. The table of routes is data, in routes.go. A request goes through serve.go:
 // its header is checked (request.go), its endpoint found (route.go, namedpath.go), its token
 // verified, its body wrapped (body.go), its handler run, and its answer written (answer.go).
-// conn.go tracks the state of each connection and its time limits; watch.go cancels requests whose
-// clients have gone. mcp.go joins the door api/mcp, and inner.go runs the calls of the API that a
-// request through it makes. documents.go describes the table, and serves the descriptions.
+// audit.go makes the records of the audit log. conn.go tracks the state of each connection and its
+// time limits; watch.go cancels requests whose clients have gone. mcp.go joins the door api/mcp,
+// and inner.go runs the calls of the API that a request through it makes. documents.go describes
+// the table, and serves the descriptions.
 //
 // fasthttp parses HTTP/1.1 and is used by no other package. It leaves body limits, truncation, time
 // limits, unread bodies and panics to its user: invariants 21 to 29 of docs/invariants.md are
@@ -30,6 +31,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/valyala/fasthttp"
 
+	"packhorse/api/audit"
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/api/openapi"
@@ -62,6 +64,8 @@ type Config struct {
 	// Metrics is the registry of the server and of /metrics; by default one of its own, with the
 	// metrics of the runtime and of the process.
 	Metrics *prometheus.Registry
+	// Audit gets a record of each request; nil means none. The caller closes it after Shutdown.
+	Audit *audit.Writer
 	// Figures are shown beside the server's metrics.
 	Figures []Figure
 	// Private moves /metrics off the public listener, to [Server.Admin].
@@ -86,6 +90,7 @@ type Server struct {
 	proxies  proxies
 	registry *prometheus.Registry
 	private  bool
+	audit    *audit.Writer // nil: there is no audit log
 
 	fast    *fasthttp.Server
 	slots   *fair.Queue
@@ -156,6 +161,7 @@ func NewServer(config Config) (*Server, error) {
 		damage:     config.Damage,
 		registry:   config.Metrics,
 		private:    config.Private,
+		audit:      config.Audit,
 		proxies:    config.TrustedProxies,
 		slots:      fair.NewQueue(queue(int64(config.Limits.HeavySlots), 0)),
 		memory:     fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"packhorse/api/audit"
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/odb/fair"
@@ -47,6 +48,9 @@ type transfer struct {
 	// refusedAs is the status of a refusal that the answer contains in a form of its own, 0 when there
 	// is none.
 	refusedAs int
+	action    string             // see Acts; "" for that of the endpoint
+	code      string             // of the error in the audit log; "" for none
+	changes   *audit.Changes     // nil without an audit log
 	free      map[*held]struct{} // resources of Reserve and Slot that are not released yet
 	freeing   sync.Mutex         // guards free
 	patience  *time.Timer        // cancels ctx when the answer does not begin in time; may be nil
@@ -71,6 +75,9 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 		x.client = s.proxies.client(x.client, fast.Request.Header.PeekAll("X-Forwarded-For"))
 	}
 	x.ctx, x.cancel = context.WithCancelCause(s.ctx)
+	if s.audit != nil {
+		x.ctx, x.changes = audit.Collect(x.ctx, x.id)
+	}
 	x.body = body{
 		conn: x.conn, announced: int64(fast.Request.Header.ContentLength()), max: s.limits.JSONBytes, cost: &x.cost,
 	}
@@ -171,6 +178,7 @@ func (x *transfer) finish() {
 		h.release()
 	}
 	x.server.account(x)
+	x.server.audited(x)
 }
 
 // stopPatience is called when the answer begins.

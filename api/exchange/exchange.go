@@ -99,6 +99,8 @@ type Response interface {
 	// Refused is Failed for an error that refuses all of the request: the log and the metrics show its
 	// status in place of the answer's.
 	Refused(err error)
+	// Acts names in the audit log what the request does, where its route leaves that open.
+	Acts(action string)
 }
 
 // Resources are shared by concurrent requests.

@@ -23,6 +23,7 @@ var streamBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 
 func (s *session) advertise() error {
 	contentType := "application/x-" + s.service + "-advertisement"
 	if s.version == 2 {
+		s.x.Acts(ActCapabilities)
 		return s.answer(contentType, func(_ context.Context, out *pktline.Writer) error {
 			if err := s.preamble(out); err != nil {
 				return err

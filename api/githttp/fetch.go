@@ -34,6 +34,9 @@ func (s *session) fetch(in *pktline.Reader, arguments bool) error {
 func (s *session) streamFetch(
 	request engine.FetchRequest, answer func(context.Context, *engine.Fetch, io.Writer) error,
 ) error {
+	if len(request.Haves) == 0 {
+		s.x.Acts(ActClone)
+	}
 	fetch, err := s.repo.Fetch(s.x.Context(), request)
 	if errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrInvalid) {
 		return s.answer(fetchResult, func(_ context.Context, out *pktline.Writer) error {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"packhorse/api/audit"
 	"packhorse/engine"
 	"packhorse/odb/rescue"
 )
@@ -67,11 +68,16 @@ func listenAdminSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// adminHandler runs tasks. every is the time between beats.
-func adminHandler(host *engine.Host, tasks map[string]task, every time.Duration, logger *slog.Logger) http.Handler {
+// adminHandler runs tasks. every is the time between beats. The audit log gets a record of each; it
+// may be nil.
+func adminHandler(
+	host *engine.Host, tasks map[string]task, every time.Duration, logger *slog.Logger, to *audit.Writer,
+) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /tasks/{name}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
+		w, r, ended := auditTask(to, w, r, name, tasks[name] != nil)
+		defer ended()
 		run, ok := tasks[name]
 		if !ok {
 			http.Error(w, "the server knows no "+name, http.StatusNotFound)
@@ -102,6 +108,7 @@ func adminHandler(host *engine.Host, tasks map[string]task, every time.Duration,
 			r.Context(), host, args, &lineWriter{line: func(text string) error { return tell(adminLine{Text: text}) }},
 		); err != nil {
 			last.Error = err.Error()
+			taskFailed(w)
 		}
 		log.Info("maintenance ended", "duration", time.Since(begun), "error", last.Error)
 		if err := tell(last); err != nil {

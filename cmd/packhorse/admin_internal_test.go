@@ -29,7 +29,7 @@ func serveTasks(t *testing.T, tasks map[string]task) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: adminHandler(nil, tasks, time.Millisecond, slog.New(slog.DiscardHandler))}
+	server := &http.Server{Handler: adminHandler(nil, tasks, time.Millisecond, slog.New(slog.DiscardHandler), nil)}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	t.Cleanup(func() {

@@ -32,6 +32,7 @@ var wrongValues = map[string][]wrong{
 	"url":           {{"git.example.com", "expected one as in https://"}, {"ftp://a", "expected one as in https://"}, {"http://[", "expected one"}},
 	"file":          {{"ABSENT", "no such file"}, {"FOLDER", "expected a file"}, {"FILE/x", "not a directory"}},
 	"new file":      {{"FOLDER", "expected a file"}, {"FILE/x", "not a directory"}},
+	"audit log":     {{"FOLDER", "expected a file"}, {"FILE/x", "expected a file"}, {"ABSENT/x", "expected a folder"}},
 	"folder":        {{"ABSENT", "expected a folder"}, {"FILE", "expected a folder"}},
 	"new folder":    {{"FILE", "expected a folder"}, {"FILE/a/b", "expected a folder"}},
 	"empty folder":  {{"FULL", "is not empty"}, {"FILE", "expected a folder"}, {"FILE/a", "expected a folder"}},

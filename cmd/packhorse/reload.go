@@ -10,8 +10,8 @@ import (
 	"packhorse/odb/rescue"
 )
 
-// reloader repeats on SIGHUP the periodic checks of the server, and reads the log level from the
-// configuration file again.
+// reloader repeats on SIGHUP the periodic checks of the server, reads the log level from the
+// configuration file again, and opens the audit log again.
 type reloader struct {
 	signals chan os.Signal
 	level   *slog.LevelVar
@@ -31,6 +31,11 @@ func catchHangup(level *slog.LevelVar, again func() (slog.Level, error)) *reload
 // start reloads the server in the background, because reading may hang.
 func (r *reloader) start(s *server) {
 	rescue.Go(&r.running, func() error {
+		if s.audit != nil { // before what may wait: rotation has renamed the file
+			if err := s.audit.Reopen(); err != nil {
+				s.logger.Error("reload: failed to open the audit log again, keeping the former file", "error", err)
+			}
+		}
 		r.one.Lock()
 		defer r.one.Unlock()
 		s.tokens.Reload()

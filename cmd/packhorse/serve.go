@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+
+	"packhorse/api/audit"
 )
 
 // serveCommand is the server for production.
@@ -12,11 +14,13 @@ type serveCommand struct {
 	Orgs    string `help:"Folder of organizations, with their public keys in ORG/KID.pem. Changes take effect within seconds. Required without --keys, whose database has them otherwise: see packhorse org apply." placeholder:"DIR" type:"path" is:"folder"`
 	TLSCert string `help:"Certificate chain for HTTPS, PEM." placeholder:"FILE" type:"path" is:"file"`
 	TLSKey  string `help:"Private key of the certificate, PEM." placeholder:"FILE" type:"path" is:"file"`
+	Audit   string `help:"Audit log, a line of JSON for each request: a file that is appended to, - for standard output, or syslog." placeholder:"FILE|-|syslog" is:"audit log"`
 
 	serverFlags
 }
 
-// Run serves until ctx ends. SIGHUP makes it read keys, certificate and log level again.
+// Run serves until ctx ends. SIGHUP makes it read keys, certificate and log level again, and open
+// the audit log again.
 func (c serveCommand) Run(ctx context.Context, again reparse, to streams) error {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return &usageError{"--tls-cert and --tls-key go together"}
@@ -33,9 +37,14 @@ func (c serveCommand) Run(ctx context.Context, again reparse, to streams) error 
 		}
 		return now.Serve.LogLevel, nil
 	})
-	s, err := openServer(ctx, place{c.Data, c.Orgs, c.Listen, c.TLSCert, c.TLSKey}, c.serverFlags, reload, to)
+	s, err := openServer(ctx, place{c.Data, c.Orgs, c.Listen, c.TLSCert, c.TLSKey, c.Audit}, c.serverFlags, reload, to)
 	if err != nil {
 		return err
 	}
-	return s.serve(ctx, func() error { return to.printf("packhorse serves %s\n", s.url) })
+	return s.serve(ctx, func() error {
+		if c.Audit == audit.Stdout { // which has nothing but records then
+			to.out = to.errOut
+		}
+		return to.printf("packhorse serves %s\n", s.url)
+	})
 }

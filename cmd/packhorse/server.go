@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"packhorse/api"
+	"packhorse/api/audit"
 	"packhorse/api/auth"
 	"packhorse/api/githttp"
 	"packhorse/api/rest"
@@ -60,6 +61,7 @@ type server struct {
 	logger       *slog.Logger
 	reloader     *reloader
 	certificates *certificates // nil without TLS
+	audit        *audit.Writer // nil: there is no audit log
 	store        *store
 	tokens       *auth.Verifier
 	api          *api.Server
@@ -80,6 +82,7 @@ type place struct {
 	data, orgs string // folders
 	address    string // to listen on
 	cert, key  string // files of the certificate; "" for none
+	audit      string // where the audit log goes; "" for nowhere
 }
 
 // openServer opens the listeners and the stores. Until serve is called every request is answered
@@ -119,10 +122,16 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, early.stop()) }()
+	if s.audit, err = openAudit(at.audit, to, s.logger); err != nil {
+		return nil, err
+	}
+	if s.audit != nil {
+		around.committed = s.audit.Committed
+	}
 	if flags.shared() {
 		around.openOrgs = func(ctx context.Context, keys kv.Store) (func(), error) { return s.openOrgs(ctx, at.orgs, keys) }
 		around.followOrg = func(ctx context.Context, org string, row []byte) error { return s.tokens.Follow(ctx, org, row) }
-	} else if s.tokens, err = auth.Open(auth.Options{Dir: at.orgs, Logger: s.logger}); err != nil {
+	} else if s.tokens, err = auth.Open(auth.Options{Dir: at.orgs, Logger: s.logger, Changed: s.orgChanged}); err != nil {
 		return nil, err
 	}
 	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
@@ -146,7 +155,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	if l, err := listenAdminSocket(ctx, filepath.Join(at.data, adminSocket)); err != nil {
 		s.logger.Warn("failed to open the admin socket: maintenance commands cannot reach this server", "error", err)
 	} else {
-		s.addPrivate(l, adminHandler(s.store.host, tasks, beatEvery, s.logger))
+		s.addPrivate(l, adminHandler(s.store.host, tasks, beatEvery, s.logger, s.audit))
 	}
 	return s, nil
 }
@@ -162,7 +171,9 @@ func (s *server) openOrgs(ctx context.Context, folder string, keys kv.Store) (sh
 		return nil, &usageError{"--orgs: the organizations are in the database of --keys: leave --orgs out, " +
 			"and change them with packhorse org apply"}
 	}
-	if s.tokens, err = auth.Open(auth.Options{Dir: folder, Keys: keys, Logger: s.logger}); err != nil {
+	if s.tokens, err = auth.Open(auth.Options{
+		Dir: folder, Keys: keys, Logger: s.logger, Changed: s.orgChanged,
+	}); err != nil {
 		return nil, err
 	}
 	if folder == "" && len(s.tokens.Orgs()) == 0 {
@@ -273,9 +284,10 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Ready:    func() error { return cmp.Or(s.store.space.Err(), s.reach.Err(), s.store.silent()) },
 		Writable: s.store.space.Check, Damage: s.store.damageCount, Figures: slices.Concat(
 			s.store.figures(), s.store.sharedFigures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host),
-			webhookFigures(s.store.host), upstreamFigures(s.store.host), s.certificates.figures(),
+			webhookFigures(s.store.host), upstreamFigures(s.store.host), s.certificates.figures(), auditFigures(s.audit),
 		),
 		Private:        s.flags.AdminListen != "",
+		Audit:          s.audit,
 		TrustedProxies: proxies,
 		Limits:         s.limits(),
 		Logger:         s.logger,
@@ -398,6 +410,9 @@ func (s *server) close(ctx context.Context) error {
 	}
 	if s.certificates != nil {
 		s.certificates.close()
+	}
+	if s.audit != nil { // last, when nobody is left who writes to it
+		errs = append(errs, closeAudit(ctx, s.audit))
 	}
 	return errors.Join(errs...)
 }

@@ -118,6 +118,7 @@ type outside struct {
 	// The second is [engine.Config.FollowOrg].
 	openOrgs  func(ctx context.Context, keys kv.Store) (shut func(), err error)
 	followOrg func(ctx context.Context, org string, row []byte) error
+	committed func(ctx context.Context, done refs.Committed) // [refs.Options.Committed]
 }
 
 // openStore opens the folder, which is made if it does not exist, for this process alone.
@@ -184,7 +185,9 @@ func openStore(
 		},
 		Clones: s.clones,
 		Space:  s.space,
-		Refs:   refs.Options{CacheBytes: flags.share(refsShare), RefsMax: limits.RefsMax},
+		Refs: refs.Options{
+			CacheBytes: flags.share(refsShare), RefsMax: limits.RefsMax, Committed: around.committed,
+		},
 		Limits: engine.Limits{
 			CommandCountMax: limits.CommandsMax, OperationCountMax: limits.OperationsMax,
 			LastCommitCountMax: limits.LastCommitMax,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"packhorse/api/audit"
 	"packhorse/api/auth"
 	"packhorse/api/rest"
 	"packhorse/engine/outbound"
@@ -35,6 +36,7 @@ var valueKinds = map[string]func(value string) error{
 	"url":          checkURL,
 	"file":         checkFile,
 	"new file":     checkNewFile,
+	"audit log":    checkAuditLog,
 	"folder":       checkFolder,
 	"new folder":   checkNewFolder,
 	"empty folder": checkEmptyFolder,
@@ -240,6 +242,22 @@ func checkNewFile(value string) error {
 		return checkFile(value)
 	}
 	return checkNewFolder(filepath.Dir(value))
+}
+
+// checkAuditLog checks where an audit log goes. Its file is made if it is missing, its folder is
+// not: a name with a mistake would have the records hidden.
+func checkAuditLog(value string) error {
+	if value == audit.Stdout || value == audit.Syslog {
+		return nil
+	}
+	file, err := os.OpenFile(value, os.O_WRONLY|os.O_APPEND, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return checkFolder(filepath.Dir(value))
+	case err != nil:
+		return fmt.Errorf("%w: expected a file that this user may append to, - or syslog", err)
+	}
+	return file.Close()
 }
 
 func checkFolder(value string) error {

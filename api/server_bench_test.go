@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"packhorse/api"
+	"packhorse/api/audit"
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 )
@@ -24,7 +26,25 @@ func benchServer(b *testing.B, routes map[string]api.Handler) *fixture {
 // BenchmarkSmallRequests is the cost of a request whose handler does nothing: client and server
 // share the processors.
 func BenchmarkSmallRequests(b *testing.B) {
-	f := benchServer(b, map[string]api.Handler{"GET /get": respond(200, "got")})
+	smallRequests(b, benchServer(b, map[string]api.Handler{"GET /get": respond(200, "got")}))
+}
+
+// BenchmarkAuditedRequests is the same with an audit log in a file.
+func BenchmarkAuditedRequests(b *testing.B) {
+	writer, err := audit.Open(audit.Options{To: filepath.Join(b.TempDir(), "audit.jsonl")})
+	must(err)
+	smallRequests(b, serve(b, map[string]api.Handler{"GET /get": respond(200, "got")}, func(c *api.Config) {
+		c.Logger, c.Audit = slog.New(slog.DiscardHandler), writer
+	}))
+	must(writer.Close(b.Context()))
+	if writer.Failures() > 0 {
+		b.Errorf("%d records are lost", writer.Failures())
+	}
+}
+
+// smallRequests sends requests for /get from several clients.
+func smallRequests(b *testing.B, f *fixture) {
+	b.Helper()
 	request := []byte("GET /get?limit=20 HTTP/1.1\r\nHost: x\r\nUser-Agent: bench\r\nAuthorization: " +
 		token("team/project", "git:read") + "\r\n\r\n")
 	b.ReportAllocs()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"packhorse/api/audit"
 	"packhorse/cmd/packhorse/packhorsetest"
 	"packhorse/fuzz/oracle"
 )
@@ -128,7 +129,8 @@ func (s *twoServers) equal() {
 // right one; both ways; and detaches when that has gone.
 func TestSyncWithServer(t *testing.T) {
 	t.Parallel()
-	s := newTwoServers(t, 8, "gitea", "")
+	log := filepath.Join(t.TempDir(), "audit.jsonl")
+	s := newTwoServers(t, 8, "gitea", "", "--audit", log)
 	failed := func(state syncState) bool { return state.Sync.State == "failed" && state.Sync.LastError != "" }
 	s.await("failed", failed)
 	s.authorize("wrong")
@@ -157,6 +159,36 @@ func TestSyncWithServer(t *testing.T) {
 	s.api(http.MethodPost, "/api/v1/repos/pull-upstream", "", nil).mustBe(t, http.StatusConflict)
 	if told := s.server.Output(); strings.Contains(told, s.farToken) {
 		t.Error("a token was logged")
+	}
+	if err := s.server.Stop(); err != nil {
+		t.Error(err)
+	}
+	s.audited(log, "refs/heads/theirs", theirs)
+}
+
+// audited looks in the audit log for the sync that moved a ref, which nobody's request did, and for
+// secrets.
+func (s *twoServers) audited(log, ref, tip string) {
+	s.t.Helper()
+	all, torn := records(s.t, log)
+	found := 0
+	for _, r := range all {
+		for _, c := range r.Changes {
+			if c.Ref == ref && c.New.String() == tip {
+				found++
+				if r.Via != audit.Background || r.Action != "pull-upstream" || r.Organization != packhorsetest.Org ||
+					r.Repository != "r" || r.Subject != "upstream" || c.Sequence == 0 {
+					s.t.Errorf("the sync: %+v", r)
+				}
+			}
+		}
+	}
+	if found != 1 || torn > 0 {
+		s.t.Errorf("%d records of the sync, %d torn lines", found, torn)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil || strings.Contains(string(text), s.farToken) || strings.Contains(string(text), `wrong`) {
+		s.t.Errorf("%v; a credential is in the audit log", err)
 	}
 }
 

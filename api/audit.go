@@ -90,7 +90,8 @@ func (s *Server) suppose(x *transfer) {
 // names is told in place of the token's.
 func identify(r *audit.Record, grant *auth.Grant, e *endpoint) {
 	r.Organization = grant.Org
-	if r.Repository == "" && !(e != nil && e.Org && grant.Repo == rest.OrgClaim) {
+	wholeOrg := e != nil && e.Org && grant.Repo == rest.OrgClaim
+	if r.Repository == "" && !wholeOrg {
 		r.Repository = grant.Repo
 	}
 	r.Subject, r.KeyID, r.TokenHash = grant.Subject, grant.KeyID, grant.TokenHash

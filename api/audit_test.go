@@ -259,7 +259,8 @@ func TestAuditRefusals(t *testing.T) {
 		}},
 		"secrets everywhere": {
 			"GET " + v1 + "/branches?token=" + strings.TrimPrefix(write, "Bearer ") + "&ref=hunter2", "", "",
-			map[string]string{"X-Token": write, "Idempotency-Key": "hunter2"}, audit.Record{
+			map[string]string{"X-Token": write, "Idempotency-Key": "hunter2"},
+			audit.Record{
 				Action: "branches", Status: 401, Error: "auth.ErrMissing",
 			},
 		},

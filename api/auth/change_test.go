@@ -52,8 +52,10 @@ func TestChanges(t *testing.T) {
 				write("core/c.pem", second)
 			},
 			[]auth.Change{
-				{Kind: auth.KeyRemoved, Org: "beta", KeyID: "b"}, {Kind: auth.OrganizationRemoved, Org: "beta"},
-				{Kind: auth.OrganizationAdded, Org: "core"}, {Kind: auth.KeyRegistered, Org: "core", KeyID: "c"},
+				{Kind: auth.KeyRemoved, Org: "beta", KeyID: "b"},
+				{Kind: auth.OrganizationRemoved, Org: "beta"},
+				{Kind: auth.OrganizationAdded, Org: "core"},
+				{Kind: auth.KeyRegistered, Org: "core", KeyID: "c"},
 			},
 		},
 	} {

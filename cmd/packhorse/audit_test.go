@@ -157,6 +157,7 @@ func TestAudit(t *testing.T) {
 // load sends count requests from each of several clients, and closes halfway when half of them are
 // answered. wait returns how many were.
 func (a *auditing) load(t *testing.T, token string, count int) (halfway chan struct{}, wait func() int) {
+	t.Helper()
 	const clients = 4
 	var running sync.WaitGroup
 	var answered atomic.Int64

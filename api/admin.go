@@ -92,7 +92,8 @@ func (s *Server) metricsText(x exchange.Exchange, _ *auth.Grant) error {
 	return nil
 }
 
-// Admin is the handler for a private listener: metrics, health and the profiles of net/http/pprof.
+// Admin is the handler for a private listener: metrics, health, the console to look at both, and
+// the profiles of net/http/pprof.
 func (s *Server) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}))
@@ -102,6 +103,9 @@ func (s *Server) Admin() http.Handler {
 		w.WriteHeader(status)
 		_, _ = w.Write([]byte(text))
 	})
+	for i := range s.console {
+		mux.HandleFunc("GET "+s.console[i].Path, consoleHandler(&s.console[i]))
+	}
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

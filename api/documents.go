@@ -43,15 +43,20 @@ func documents(files []openapi.File) []*endpoint {
 }
 
 func document(f openapi.File) Handler {
+	return send(f.ContentType, f.ETag, f.Headers(), f.Body)
+}
+
+// send answers with a whole file, or with 304 a client that has it.
+func send(contentType, etag string, headers map[string]string, body []byte) Handler {
 	return func(x exchange.Exchange, _ *auth.Grant) error {
-		for name, value := range f.Headers() {
+		for name, value := range headers {
 			x.SetHeader(name, value)
 		}
-		if exchange.TagAmong(x.Header("If-None-Match"), f.ETag, true) {
+		if exchange.TagAmong(x.Header("If-None-Match"), etag, true) {
 			x.Respond(http.StatusNotModified, "", nil)
 			return nil
 		}
-		x.Respond(http.StatusOK, f.ContentType, f.Body)
+		x.Respond(http.StatusOK, contentType, body)
 		return nil
 	}
 }

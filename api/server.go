@@ -7,7 +7,7 @@
 // audit.go makes the records of the audit log. conn.go tracks the state of each connection and its
 // time limits; watch.go cancels requests whose clients have gone. mcp.go joins the door api/mcp,
 // and inner.go runs the calls of the API that a request through it makes. documents.go describes
-// the table, and serves the descriptions.
+// the table, and serves the descriptions; console.go serves the files of the console.
 //
 // fasthttp parses HTTP/1.1 and is used by no other package. It leaves body limits, truncation, time
 // limits, unread bodies and panics to its user: invariants 21 to 29 of docs/invariants.md are
@@ -33,6 +33,7 @@ import (
 
 	"packhorse/api/audit"
 	"packhorse/api/auth"
+	"packhorse/api/console"
 	"packhorse/api/exchange"
 	"packhorse/api/openapi"
 	"packhorse/odb/fair"
@@ -47,6 +48,9 @@ type Config struct {
 	Git    Git
 	// Documents are served to everybody; see [Documents]. They are not changed any more.
 	Documents []openapi.File
+	// Console are the files of the console, on the public listener and that of [Server.Admin]; none
+	// turn it off. They are not changed any more.
+	Console []console.File
 
 	// Ready returns an error if the stores cannot serve; nil means that they always can. It must not
 	// block.
@@ -91,6 +95,7 @@ type Server struct {
 	registry *prometheus.Registry
 	private  bool
 	audit    *audit.Writer // nil: there is no audit log
+	console  []console.File
 
 	fast    *fasthttp.Server
 	slots   *fair.Queue
@@ -162,6 +167,7 @@ func NewServer(config Config) (*Server, error) {
 		registry:   config.Metrics,
 		private:    config.Private,
 		audit:      config.Audit,
+		console:    config.Console,
 		proxies:    config.TrustedProxies,
 		slots:      fair.NewQueue(queue(int64(config.Limits.HeavySlots), 0)),
 		memory:     fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),
@@ -179,7 +185,9 @@ func NewServer(config Config) (*Server, error) {
 	if s.metrics, err = newMetrics(s, config.Figures); err != nil {
 		return nil, err
 	}
-	for _, e := range slices.Concat(s.health(), documents(config.Documents), []*endpoint{s.mcp(config.Version)}) {
+	for _, e := range slices.Concat(
+		s.health(), documents(config.Documents), consoleEndpoints(config.Console), []*endpoint{s.mcp(config.Version)},
+	) {
 		if err := t.add(config.Refuse, e); err != nil {
 			return nil, err
 		}

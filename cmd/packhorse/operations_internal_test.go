@@ -66,6 +66,9 @@ func defaultOf(flag *kong.Flag) string {
 	case flag.Name == "memory": // --help shows that of this machine
 		return memoryDefault.String()
 	case flag.IsBool():
+		if flag.Default == "true" {
+			return "on"
+		}
 		return "off"
 	case flag.Required:
 		return "required"

@@ -21,6 +21,7 @@ import (
 	"packhorse/api"
 	"packhorse/api/audit"
 	"packhorse/api/auth"
+	"packhorse/api/console"
 	"packhorse/api/githttp"
 	"packhorse/api/rest"
 	"packhorse/engine"
@@ -38,6 +39,7 @@ type serverFlags struct {
 	Drain                 time.Duration `help:"How long running requests may continue after that." default:"30s"`
 	IdleWait              time.Duration `help:"How long an idle connection is kept; at most 10s without a valid token." default:"75s" min:"1ms"`
 	SecretKey             string        `help:"File of 32 random bytes that encrypts stored credentials; required for credentials." placeholder:"FILE" type:"path" is:"new file"`
+	Console               bool          `help:"Serve the console, read-only pages for people, at /console." default:"true"`
 	ScrubRate             byteSize      `help:"Bytes per second at which scrubbing rereads the store to find damage; 0 turns it off." default:"4MiB"`
 	JSONMax               byteSize      `help:"Maximum size of a JSON body." default:"1MiB" group:"Limits" min:"1KiB"`
 	Connections           int           `help:"Maximum number of open connections; 0: half of the open-file limit, or all but 4,096." default:"0" group:"Limits"`
@@ -274,10 +276,16 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	var pages []console.File
+	if s.flags.Console {
+		if pages, err = console.Files(); err != nil {
+			return nil, err
+		}
+	}
 	s.reach = reach.Begin(s.store.host.Reach)
 	return api.NewServer(api.Config{
 		Tokens: s.tokens,
-		Routes: routes, Documents: documents,
+		Routes: routes, Documents: documents, Console: pages,
 		Refuse:   rest.Refuse,
 		Git:      api.Git{Serve: git.Serve, Refuse: githttp.Refuse},
 		TLS:      config,

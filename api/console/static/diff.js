@@ -1,0 +1,175 @@
+// Diffs: side by side where there is room, one below the other on a narrow screen.
+
+import * as api from "./api.js";
+import { codeTable, highlighter, lineCell } from "./code.js";
+import { append, h, say } from "./dom.js";
+import { count } from "./format.js";
+import { at } from "./route.js";
+import { overlay, pairs, parse, units, wholeFiles } from "./patch.js";
+import { plain, shown } from "./visible.js";
+
+const answerMax = 4 * 1024 * 1024; // bytes of a diff that a page takes
+const linesOpen = 800; // changed lines up to which files are shown open
+const linesFile = 3000; // rows of one file that are shown at once
+const wide = matchMedia("(min-width: 60rem)");
+const states = { A: "added", M: "modified", D: "deleted", T: "type changed", R: "renamed" };
+const reasons = { size: "it is large", lines: "many lines changed", binary: "it is binary", lock: "it is a lock file" };
+
+// diff asks for a diff and returns its elements.
+export async function diff(token, repo, path, query, signal) {
+  const response = await api.call(token, path, { query: { ...query, inline: "true" }, signal });
+  const { bytes, whole } = await api.readUpTo(response, answerMax);
+  const text = new TextDecoder().decode(bytes);
+  const answer = whole ? JSON.parse(text) : { files: wholeFiles(text), filtered_files: [] };
+  const one = async (file) => {
+    const paths = [file.path, file.old_path].filter(Boolean);
+    const again = await api.call(token, path, { query: { ...query, inline: "true", path: paths }, signal });
+    const read = await api.readUpTo(again, answerMax);
+    if (!read.whole) throw new Error("The diff of this file is larger than the console shows.");
+    return JSON.parse(new TextDecoder().decode(read.bytes)).files[0] ?? file;
+  };
+  const context = { repo, ref: answer.sha ?? query.branch ?? query.ref, base: answer.base_sha ?? answer.merge_base_sha, one };
+  let budget = linesOpen;
+  const sections = [...answer.files, ...answer.filtered_files].map((file) => {
+    budget -= file.additions + file.deletions + 5;
+    return section(file, context, budget > 0 && !file.reason);
+  });
+  return [
+    !whole && h("p", { class: "notice" }, `The diff is larger than the console takes: the first ${
+      count(answer.files.length, "file")} of it are shown.`),
+    summary(answer, sections), sections.map(({ element }) => element),
+    sections.length === 0 && h("p", { class: "empty" }, "No file differs."),
+  ];
+}
+
+function summary({ stats }, sections) {
+  if (sections.length === 0) return null;
+  return h("details", { class: "changed-files" },
+    h("summary", {}, stats ? [count(stats.files, "file"), " changed, ", h("span", { class: "plus" }, `+${stats.additions}`), " ",
+      h("span", { class: "minus" }, `−${stats.deletions}`)] : count(sections.length, "file")),
+    h("ul", {}, sections.map(({ element, file }) => h("li", {}, h("button", { type: "button", class: "plain", click: () => {
+      element.open = true;
+      element.querySelector("summary").focus();
+      element.scrollIntoView({ block: "start" });
+    } }, shown(file.path))))));
+}
+
+// section is a file of a diff. It is drawn when it is opened.
+function section(file, context, open) {
+  const state = states[file.state[0]] ?? file.state;
+  const head = h("summary", {}, h("span", { class: `state ${state.split(" ")[0]}` }, state), " ",
+    file.old_path && file.old_path !== file.path && [shown(file.old_path), " → "], shown(file.path), " ",
+    h("span", { class: "plus" }, `+${file.additions}`), " ", h("span", { class: "minus" }, `−${file.deletions}`));
+  const body = h("div", { class: "file-diff" });
+  let drawn = false;
+  const draw = () => {
+    if (drawn) return;
+    drawn = true;
+    fill(body, file, context);
+  };
+  const element = h("details", { class: "file", toggle: () => element.open && draw() }, head, body);
+  if (open) {
+    element.open = true;
+    draw();
+  }
+  return { element, file };
+}
+
+function fill(body, file, context) {
+  body.replaceChildren();
+  const { repo, ref, base } = context;
+  append(body, h("p", { class: "about" },
+    file.state !== "D" && ref && h("a", { href: at("file", { repo, ref, path: file.path }) }, "File"),
+    file.state[0] !== "A" && base && h("a", { href: at("file", { repo, ref: base, path: file.old_path || file.path }) }, "Before")));
+  if (file.reason) {
+    const button = h("button", { type: "button" }, "Show it");
+    const note = h("p", { class: "notice" }, `Left out, since ${reasons[file.reason] ?? file.reason}. `, button);
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try {
+        fill(body, await context.one(file), context);
+      } catch (error) {
+        note.replaceChildren(plain(error.message));
+      }
+      say("Shown");
+    });
+    body.append(note);
+    return;
+  }
+  const patch = parse(file.raw ?? decode(file.raw_base64));
+  if (patch.binary) {
+    body.append(h("p", { class: "empty" }, "A binary file."));
+    return;
+  }
+  const modes = patch.header.filter((line) => /^(old|new|deleted file|new file) mode/.test(line));
+  if (modes.length > 0 && file.state !== "A" && file.state !== "D") {
+    body.append(h("p", { class: "about" }, modes.map((line) => h("span", {}, line))));
+  }
+  if (patch.hunks.length > 0) body.append(table(file, patch));
+}
+
+function decode(base64) {
+  const text = atob(base64 ?? "");
+  return new TextDecoder().decode(Uint8Array.from(text, (c) => c.charCodeAt(0)));
+}
+
+function table(file, patch) {
+  const marks = { old: new Map(), now: new Map() };
+  for (const pair of file.inline ?? []) {
+    marks.old.set(pair.old_line, pair.old);
+    marks.now.set(pair.new_line, pair.new);
+  }
+  const sides = wide.matches;
+  const heads = sides ? ["Old line", "Old text", "New line", "New text"] : ["Old line", "New line", "Text"];
+  let left = linesFile;
+  let cut = false;
+  const bodies = patch.hunks.map((hunk) => {
+    if (left <= 0) {
+      cut = true;
+      return null;
+    }
+    if (hunk.rows.length > left) {
+      cut = true;
+      hunk.rows.length = left;
+    }
+    left -= hunk.rows.length;
+    const cells = texts(file, hunk.rows, marks);
+    const title = h("tr", { class: "hunk" }, h("td", { colspan: heads.length }, "⋯ ", shown(hunk.title)));
+    return h("tbody", {}, title, sides ? pairs(hunk.rows).map(([a, b]) => beside(a, b, cells)) : hunk.rows.map((row) =>
+      h("tr", {}, h("td", { class: "line" }, row.old ?? ""), h("td", { class: "line" }, row.now ?? ""), cell(row, cells.get(row)))));
+  });
+  const view = codeTable(`Changes of ${plain(file.path)}`, heads, bodies.filter(Boolean));
+  view.classList.add(sides ? "beside" : "below");
+  if (!cut) return view;
+  return h("div", {}, view, h("p", { class: "notice" }, `Only the first ${linesFile} lines of the diff are shown.`));
+}
+
+// texts splits the lines of a hunk, those before and those after each in their order.
+function texts(file, rows, marks) {
+  const before = highlighter(file.old_path || file.path);
+  const after = highlighter(file.path);
+  const cells = new Map();
+  for (const row of rows) {
+    const text = row.text.endsWith("\r") ? row.text.slice(0, -1) : row.text;
+    let parts;
+    if (row.kind !== "+") parts = before.split(text);
+    if (row.kind !== "-") parts = after.split(text);
+    const ranges = row.kind === "-" ? marks.old.get(row.old) : row.kind === "+" ? marks.now.get(row.now) : null;
+    cells.set(row, overlay(parts, ranges && units(text, ranges)));
+  }
+  return cells;
+}
+
+const classes = { "+": "add", "-": "del", " ": "same" };
+
+function cell(row, parts) {
+  const made = lineCell(parts, { class: `text ${classes[row.kind]}` });
+  if (row.noEnd) made.append(h("span", { class: "dim" }, " no line end"));
+  return made;
+}
+
+function beside(a, b, cells) {
+  const half = (row, line) => row ? [h("td", { class: "line" }, line), cell(row, cells.get(row))]
+    : [h("td", { class: "line none" }), h("td", { class: "text none" })];
+  return h("tr", {}, half(a, a?.old), half(b, b?.now));
+}

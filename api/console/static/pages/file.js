@@ -1,0 +1,94 @@
+// A file of a revision.
+
+import * as api from "../api.js";
+import { codeTable, fileBytesMax, highlighter, isBinary, lineCell, linesMax, linesOf } from "../code.js";
+import { h, say } from "../dom.js";
+import { bytes as size, count, short } from "../format.js";
+import { crumbs, revisionBar, tokenFor } from "../repository.js";
+import { at } from "../route.js";
+import { plain, shown } from "../visible.js";
+import { lastCommit } from "./tree.js";
+
+// readFile reads the beginning of a file: {bytes, total, blob}.
+export async function readFile(token, { ref, path }, signal) {
+  // No range is asked for, since that of an empty file would be refused; what is more is not read.
+  const response = await api.call(token, "repos/file", { query: { ref, path }, signal });
+  const { bytes } = await api.readUpTo(response, fileBytesMax);
+  const total = Number(response.headers.get("Content-Length") ?? bytes.length);
+  return { bytes: bytes.subarray(0, fileBytesMax), total, blob: response.headers.get("X-Blob-Sha") ?? "" };
+}
+
+export async function file(parameters, signal) {
+  const { repo, ref, path = "" } = parameters;
+  const token = tokenFor(repo);
+  const last = lastCommit(token, repo, ref, path, signal);
+  const { bytes, total, blob } = await readFile(token, parameters, signal);
+  const binary = isBinary(bytes);
+  const lines = binary ? [] : linesOf(new TextDecoder().decode(bytes));
+  const state = h("span", { role: "status" });
+  const about = h("p", { class: "about" },
+    h("span", {}, size(total)), !binary && total <= fileBytesMax && h("span", {}, count(lines.length, "line")),
+    blob && h("span", { class: "id" }, short(blob)),
+    !binary && h("a", { href: at("blame", { repo, ref, path }) }, "Blame"),
+    h("a", { href: at("history", { repo, ref, path }) }, "History"),
+    h("button", { type: "button", class: "plain", click: () => save(token, parameters, signal, state) }, "Download raw"), state);
+  const view = binary ? h("p", { class: "empty" }, "A binary file. Its bytes can be downloaded.")
+    : lines.length === 0 ? h("p", { class: "empty" }, "The file is empty.") : text(parameters, lines);
+  return {
+    title: `${path}${ref ? " at " + ref : ""}`, heading: shown(path.split("/").at(-1)),
+    content: [crumbs(parameters), revisionBar("file", parameters, signal), last, about,
+      total > fileBytesMax && !binary && h("p", { class: "notice" },
+        `Only the first ${size(fileBytesMax)} of the file are shown; “Download raw” gets all of it.`), view],
+    target: () => document.querySelector("tr[aria-current]"),
+  };
+}
+
+// text is the table of the lines. It begins with as many as a page shows at once; a button adds more.
+function text(parameters, lines) {
+  const [from, to] = range(parameters.line);
+  const split = highlighter(parameters.path);
+  const body = h("tbody");
+  const more = h("button", { type: "button" }, "");
+  let next = 0;
+  function add(end) {
+    const rows = [];
+    for (; next < Math.min(end, lines.length); next++) {
+      const line = next + 1;
+      const marked = line >= from && line <= to;
+      rows.push(h("tr", { "aria-current": marked ? "location" : null },
+        h("td", { class: "line" }, h("a", {
+          href: at("file", { ...parameters, line }), "aria-label": `Line ${line}`,
+        }, line)), lineCell(split.split(lines[next]))));
+    }
+    body.append(...rows);
+    more.hidden = next >= lines.length;
+    more.textContent = `Show ${Math.min(linesMax, lines.length - next)} more of ${lines.length} lines`;
+  }
+  add(Math.max(linesMax, to + 20));
+  more.addEventListener("click", () => {
+    add(next + linesMax);
+    say(`${next} lines are shown`);
+  });
+  return [codeTable(`Text of ${plain(parameters.path)}`, ["Line", "Text"], body), more];
+}
+
+// range reads "12" or "12-20".
+function range(line) {
+  const match = /^(\d{1,7})(?:-(\d{1,7}))?$/.exec(line ?? "");
+  if (!match) return [0, 0];
+  return [Number(match[1]), Number(match[2] ?? match[1])];
+}
+
+// save downloads the whole file. A plain link could not carry the token.
+async function save(token, { ref, path }, signal, state) {
+  state.textContent = "downloading…";
+  try {
+    const response = await api.call(token, "repos/file", { query: { ref, path }, signal });
+    const url = URL.createObjectURL(await response.blob());
+    h("a", { href: url, download: plain(path.split("/").at(-1)) }).click();
+    URL.revokeObjectURL(url);
+    state.textContent = "downloaded";
+  } catch (error) {
+    if (!signal.aborted) state.textContent = plain(error.message);
+  }
+}

@@ -65,7 +65,7 @@ test-shared-short:
 		./refs ./engine/catalog ./engine/removal ./engine/outbox ./engine/webhook ./engine/upstream && \
 	$(GO) test $(TAGS) -short -timeout 10m -run 'Linearizable|Storm|SharedDuties|Trips|DeleteManyRefs|CareStoreAway' ./engine
 
-test-clients: ## real clients against the binary: npm, go-git, dulwich, isomorphic-git, curl, nginx
+test-clients: ## real clients against the binary: npm, go-git, dulwich, isomorphic-git, curl, nginx, Chromium
 	$(GO) test -tags clients,invariants -v -count=1 -timeout 15m ./api/clienttest
 
 fuzz: ## every fuzz target for FUZZTIME each (2s), one on each processor; stops at the first failure

@@ -108,9 +108,9 @@ func (c devCommand) Run(ctx context.Context, to streams) error {
 				return err
 			}
 		}
-		return devLines.Execute(to.out, map[string]string{
+		return devLines.Execute(to.out, map[string]any{
 			"URL": s.url, "Scheme": scheme, "Authority": authority, "CA": ca, "Token": token, "Repo": repo, "Data": c.Data,
-			"Program": program, "Org": devOrg, "Key": filepath.Join(c.Data, devKey),
+			"Program": program, "Org": devOrg, "Console": c.Console, "Key": filepath.Join(c.Data, devKey),
 			"Demo": demoToken, "Ahead": demo.Ahead, "Conflicting": demo.Conflicting, "File": demo.File, "Script": demo.Script,
 		})
 	})
@@ -324,4 +324,5 @@ The same in JavaScript, with @pierre/storage:
       apiBaseUrl: {{printf "%q" .URL}}, storageBaseUrl: {{printf "%q" .Authority}},
     })
 Webhooks and upstreams may be on this machine (localhost, 127.0.0.0/8, ::1).
-`))
+{{if .Console}}Look at it, with the token above: {{.URL}}/console
+{{end}}`))

@@ -25,7 +25,10 @@ export async function call(token, path, { query, body, headers, signal } = {}) {
     method: body ? "POST" : "GET",
     headers: { Authorization: `Bearer ${token}`, ...(body && { "Content-Type": "application/json" }), ...headers },
     body: body && JSON.stringify(body),
-    signal, credentials: "omit", referrerPolicy: "no-referrer", redirect: "error",
+    signal,
+    credentials: "omit",
+    referrerPolicy: "no-referrer",
+    redirect: "error",
   });
   if (!response.ok) throw new Refusal(response.status, await reason(response));
   return response;

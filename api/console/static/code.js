@@ -11,8 +11,15 @@ export const linesMax = 1500;
 
 // lineCell is the cell of a line's text. parts are the pairs of a Highlighter.
 export function lineCell(parts, attributes) {
-  return h("td", { class: "text", ...attributes },
-    h("bdi", {}, parts.map(([kind, text]) => kind ? h("span", { class: kind }, pieces(text)) : pieces(text))));
+  return h(
+    "td",
+    { class: "text", ...attributes },
+    h(
+      "bdi",
+      {},
+      parts.map(([kind, text]) => (kind ? h("span", { class: kind }, pieces(text)) : pieces(text))),
+    ),
+  );
 }
 
 // highlighter is one for the file of a path.
@@ -24,7 +31,7 @@ export function highlighter(path) {
 export function linesOf(text) {
   const lines = text.split("\n");
   if (lines.at(-1) === "") lines.pop();
-  return lines.map((line) => line.endsWith("\r") ? line.slice(0, -1) : line);
+  return lines.map((line) => (line.endsWith("\r") ? line.slice(0, -1) : line));
 }
 
 // isBinary reports, as git does, whether a file is no text.
@@ -34,7 +41,27 @@ export function isBinary(bytes) {
 
 // codeTable is the region of a table of lines. heads are its column headings, for screen readers.
 export function codeTable(label, heads, bodies) {
-  return h("div", { class: "code", tabindex: "0", role: "region", "aria-label": label }, h("table", {},
-    h("colgroup", {}, heads.map((text) => h("col", { class: text.endsWith("ine") ? "numbers" : null }))),
-    h("thead", { class: "unseen" }, h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)))), bodies));
+  return h(
+    "div",
+    { class: "code", tabindex: "0", role: "region", "aria-label": label },
+    h(
+      "table",
+      {},
+      h(
+        "colgroup",
+        {},
+        heads.map((text) => h("col", { class: text.endsWith("ine") ? "numbers" : null })),
+      ),
+      h(
+        "thead",
+        { class: "unseen" },
+        h(
+          "tr",
+          {},
+          heads.map((text) => h("th", { scope: "col" }, text)),
+        ),
+      ),
+      bodies,
+    ),
+  );
 }

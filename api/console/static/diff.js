@@ -13,7 +13,12 @@ const linesOpen = 800; // changed lines up to which files are shown open
 const linesFile = 3000; // rows of one file that are shown at once
 const wide = matchMedia("(min-width: 60rem)");
 const states = { A: "added", M: "modified", D: "deleted", T: "type changed", R: "renamed" };
-const reasons = { size: "it is large", lines: "many lines changed", binary: "it is binary", lock: "it is a lock file" };
+const reasons = {
+  size: "it is large",
+  lines: "many lines changed",
+  binary: "it is binary",
+  lock: "it is a lock file",
+};
 
 // diff asks for a diff and returns its elements.
 export async function diff(token, repo, path, query, signal) {
@@ -28,38 +33,89 @@ export async function diff(token, repo, path, query, signal) {
     if (!read.whole) throw new Error("The diff of this file is larger than the console shows.");
     return JSON.parse(new TextDecoder().decode(read.bytes)).files[0] ?? file;
   };
-  const context = { repo, ref: answer.sha ?? query.branch ?? query.ref, base: answer.base_sha ?? answer.merge_base_sha, one };
+  const context = {
+    repo,
+    ref: answer.sha ?? query.branch ?? query.ref,
+    base: answer.base_sha ?? answer.merge_base_sha,
+    one,
+  };
   let budget = linesOpen;
   const sections = [...answer.files, ...answer.filtered_files].map((file) => {
     budget -= file.additions + file.deletions + 5;
     return section(file, context, budget > 0 && !file.reason);
   });
   return [
-    !whole && h("p", { class: "notice" }, `The diff is larger than the console takes: the first ${
-      count(answer.files.length, "file")} of it are shown.`),
-    summary(answer, sections), sections.map(({ element }) => element),
+    !whole &&
+      h(
+        "p",
+        { class: "notice" },
+        `The diff is larger than the console takes: the first ${count(answer.files.length, "file")} of it are shown.`,
+      ),
+    summary(answer, sections),
+    sections.map(({ element }) => element),
     sections.length === 0 && h("p", { class: "empty" }, "No file differs."),
   ];
 }
 
 function summary({ stats }, sections) {
   if (sections.length === 0) return null;
-  return h("details", { class: "changed-files" },
-    h("summary", {}, stats ? [count(stats.files, "file"), " changed, ", h("span", { class: "plus" }, `+${stats.additions}`), " ",
-      h("span", { class: "minus" }, `−${stats.deletions}`)] : count(sections.length, "file")),
-    h("ul", {}, sections.map(({ element, file }) => h("li", {}, h("button", { type: "button", class: "plain", click: () => {
-      element.open = true;
-      element.querySelector("summary").focus();
-      element.scrollIntoView({ block: "start" });
-    } }, shown(file.path))))));
+  return h(
+    "details",
+    { class: "changed-files" },
+    h(
+      "summary",
+      {},
+      stats
+        ? [
+            count(stats.files, "file"),
+            " changed, ",
+            h("span", { class: "plus" }, `+${stats.additions}`),
+            " ",
+            h("span", { class: "minus" }, `−${stats.deletions}`),
+          ]
+        : count(sections.length, "file"),
+    ),
+    h(
+      "ul",
+      {},
+      sections.map(({ element, file }) =>
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            {
+              type: "button",
+              class: "plain",
+              click: () => {
+                element.open = true;
+                element.querySelector("summary").focus();
+                element.scrollIntoView({ block: "start" });
+              },
+            },
+            shown(file.path),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 // section is a file of a diff. It is drawn when it is opened.
 function section(file, context, open) {
   const state = states[file.state[0]] ?? file.state;
-  const head = h("summary", {}, h("span", { class: `state ${state.split(" ")[0]}` }, state), " ",
-    file.old_path && file.old_path !== file.path && [shown(file.old_path), " → "], shown(file.path), " ",
-    h("span", { class: "plus" }, `+${file.additions}`), " ", h("span", { class: "minus" }, `−${file.deletions}`));
+  const head = h(
+    "summary",
+    {},
+    h("span", { class: `state ${state.split(" ")[0]}` }, state),
+    " ",
+    file.old_path && file.old_path !== file.path && [shown(file.old_path), " → "],
+    shown(file.path),
+    " ",
+    h("span", { class: "plus" }, `+${file.additions}`),
+    " ",
+    h("span", { class: "minus" }, `−${file.deletions}`),
+  );
   const body = h("div", { class: "file-diff" });
   let drawn = false;
   const draw = () => {
@@ -78,9 +134,17 @@ function section(file, context, open) {
 function fill(body, file, context) {
   body.replaceChildren();
   const { repo, ref, base } = context;
-  append(body, h("p", { class: "about" },
-    file.state !== "D" && ref && h("a", { href: at("file", { repo, ref, path: file.path }) }, "File"),
-    file.state[0] !== "A" && base && h("a", { href: at("file", { repo, ref: base, path: file.old_path || file.path }) }, "Before")));
+  append(
+    body,
+    h(
+      "p",
+      { class: "about" },
+      file.state !== "D" && ref && h("a", { href: at("file", { repo, ref, path: file.path }) }, "File"),
+      file.state[0] !== "A" &&
+        base &&
+        h("a", { href: at("file", { repo, ref: base, path: file.old_path || file.path }) }, "Before"),
+    ),
+  );
   if (file.reason) {
     const button = h("button", { type: "button" }, "Show it");
     const note = h("p", { class: "notice" }, `Left out, since ${reasons[file.reason] ?? file.reason}. `, button);
@@ -103,7 +167,13 @@ function fill(body, file, context) {
   }
   const modes = patch.header.filter((line) => /^(old|new|deleted file|new file) mode/.test(line));
   if (modes.length > 0 && file.state !== "A" && file.state !== "D") {
-    body.append(h("p", { class: "about" }, modes.map((line) => h("span", {}, line))));
+    body.append(
+      h(
+        "p",
+        { class: "about" },
+        modes.map((line) => h("span", {}, line)),
+      ),
+    );
   }
   if (patch.hunks.length > 0) body.append(table(file, patch));
 }
@@ -135,8 +205,22 @@ function table(file, patch) {
     left -= hunk.rows.length;
     const cells = texts(file, hunk.rows, marks);
     const title = h("tr", { class: "hunk" }, h("td", { colspan: heads.length }, "⋯ ", shown(hunk.title)));
-    return h("tbody", {}, title, sides ? pairs(hunk.rows).map(([a, b]) => beside(a, b, cells)) : hunk.rows.map((row) =>
-      h("tr", {}, h("td", { class: "line" }, row.old ?? ""), h("td", { class: "line" }, row.now ?? ""), cell(row, cells.get(row)))));
+    return h(
+      "tbody",
+      {},
+      title,
+      sides
+        ? pairs(hunk.rows).map(([a, b]) => beside(a, b, cells))
+        : hunk.rows.map((row) =>
+            h(
+              "tr",
+              {},
+              h("td", { class: "line" }, row.old ?? ""),
+              h("td", { class: "line" }, row.now ?? ""),
+              cell(row, cells.get(row)),
+            ),
+          ),
+    );
   });
   const view = codeTable(`Changes of ${plain(file.path)}`, heads, bodies.filter(Boolean));
   view.classList.add(sides ? "beside" : "below");
@@ -169,7 +253,9 @@ function cell(row, parts) {
 }
 
 function beside(a, b, cells) {
-  const half = (row, line) => row ? [h("td", { class: "line" }, line), cell(row, cells.get(row))]
-    : [h("td", { class: "line none" }), h("td", { class: "text none" })];
+  const half = (row, line) =>
+    row
+      ? [h("td", { class: "line" }, line), cell(row, cells.get(row))]
+      : [h("td", { class: "line none" }), h("td", { class: "text none" })];
   return h("tr", {}, half(a, a?.old), half(b, b?.now));
 }

@@ -30,7 +30,14 @@ export function seconds(n) {
   return n < 120 ? `${n.toFixed(1)} s` : `${Math.round(n / 60)} min`;
 }
 
-const steps = [[60, "second"], [60, "minute"], [24, "hour"], [30, "day"], [12, "month"], [Infinity, "year"]];
+const steps = [
+  [60, "second"],
+  [60, "minute"],
+  [24, "hour"],
+  [30, "day"],
+  [12, "month"],
+  [Infinity, "year"],
+];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
 // time is an instant of the API: how long ago, and the full time behind it.
@@ -49,7 +56,9 @@ export function time(text) {
 
 // moment is the full time, in UTC as the API tells it.
 export function moment(text) {
-  return String(text).replace("T", " ").replace(/(\.\d+)?Z$/, " UTC");
+  return String(text)
+    .replace("T", " ")
+    .replace(/(\.\d+)?Z$/, " UTC");
 }
 
 export function day(text) {

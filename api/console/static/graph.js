@@ -49,7 +49,10 @@ export class Lanes {
 
 // widthOf is how wide, in pixels, the rows are drawn.
 export function widthOf(rows) {
-  const lanes = Math.max(1, ...rows.map(({ node, from, through, to }) => 1 + Math.max(node, ...from, ...through, ...to)));
+  const lanes = Math.max(
+    1,
+    ...rows.map(({ node, from, through, to }) => 1 + Math.max(node, ...from, ...through, ...to)),
+  );
   return Math.min(lanes, lanesShown) * laneWidth + 4;
 }
 
@@ -58,11 +61,16 @@ export function draw({ node, from, through, to }, width, height) {
   const x = (lane) => lane * laneWidth + laneWidth / 2 + 2;
   const middle = height / 2;
   const line = (lane, d) => s("path", { class: `lane lane${lane % colors}`, d });
-  const bend = (a, y1, b, y2) => a === b ? `M${x(a)} ${y1}V${y2}`
-    : `M${x(a)} ${y1}C${x(a)} ${(y1 + y2) / 2} ${x(b)} ${(y1 + y2) / 2} ${x(b)} ${y2}`;
-  return s("svg", { class: "lanes", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true", focusable: "false" },
+  const bend = (a, y1, b, y2) =>
+    a === b
+      ? `M${x(a)} ${y1}V${y2}`
+      : `M${x(a)} ${y1}C${x(a)} ${(y1 + y2) / 2} ${x(b)} ${(y1 + y2) / 2} ${x(b)} ${y2}`;
+  return s(
+    "svg",
+    { class: "lanes", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true", focusable: "false" },
     through.map((lane) => line(lane, `M${x(lane)} 0V${height}`)),
     from.map((lane) => line(lane, bend(lane, 0, node, middle))),
     to.map((lane) => line(lane, bend(node, middle, lane, height))),
-    s("circle", { class: `commit lane${node % colors}`, cx: x(node), cy: middle, r: to.length > 1 ? 4.5 : 3.5 }));
+    s("circle", { class: `commit lane${node % colors}`, cx: x(node), cy: middle, r: to.length > 1 ? 4.5 : 3.5 }),
+  );
 }

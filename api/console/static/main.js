@@ -25,7 +25,18 @@ import { signin } from "./pages/signin.js";
 import { tree } from "./pages/tree.js";
 
 const pages = {
-  "": repositories, signin, repository, history, commit, compare, tree, file, blame, search, events, operations,
+  "": repositories,
+  signin,
+  repository,
+  history,
+  commit,
+  compare,
+  tree,
+  file,
+  blame,
+  search,
+  events,
+  operations,
 };
 
 const main = document.getElementById("main");
@@ -65,24 +76,36 @@ async function show() {
 }
 
 function missing() {
-  return { title: "No such page", content: h("p", {}, "The address names no page of the console. ",
-    h("a", { href: "#/" }, "Repositories")) };
+  return {
+    title: "No such page",
+    content: h("p", {}, "The address names no page of the console. ", h("a", { href: "#/" }, "Repositories")),
+  };
 }
 
 // failure tells what the server said, or that it did not.
 function failure(error) {
   if (!(error instanceof Refusal)) console.error(error);
-  const title = error instanceof Refusal
-    ? { 401: "The token was refused", 403: "The token does not allow this", 404: "Not found" }[error.status]
-    : undefined;
+  const title =
+    error instanceof Refusal
+      ? { 401: "The token was refused", 403: "The token does not allow this", 404: "Not found" }[error.status]
+      : undefined;
   const text = error instanceof TypeError ? "The server could not be reached." : error.message;
   say(title ?? "The page could not be shown");
-  return { title: title ?? "The page could not be shown", content: [
-    h("p", { class: "notice" }, plain(text)),
-    error.status === 401 && h("p", {}, h("a", { href: "#/signin" }, "Sign in with another token")),
-    error.status === 404 && decodeURIComponent(location.hash).includes("\ufffd") && h("p", {},
-      "The name is not UTF-8. The API tells such names with U+FFFD in place of the bytes, and cannot be asked for them."),
-  ] };
+  return {
+    title: title ?? "The page could not be shown",
+    content: [
+      h("p", { class: "notice" }, plain(text)),
+      error.status === 401 && h("p", {}, h("a", { href: "#/signin" }, "Sign in with another token")),
+      error.status === 404 &&
+        Object.values(parse().parameters).some((value) => value.includes("\ufffd")) &&
+        h(
+          "p",
+          {},
+          "The name is not UTF-8. The API tells such names with U+FFFD in place of the bytes, " +
+            "and cannot be asked for them.",
+        ),
+    ],
+  };
 }
 
 document.querySelector(".skip").addEventListener("click", (event) => {

@@ -9,7 +9,7 @@ export function parse(text) {
     if (!match) continue;
     const labels = {};
     for (const [, name, value] of (match[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) {
-      labels[name] = value.replace(/\\(.)/g, (_, c) => c === "n" ? "\n" : c);
+      labels[name] = value.replace(/\\(.)/g, (_, c) => (c === "n" ? "\n" : c));
     }
     const series = all.get(match[1]) ?? [];
     series.push({ labels, value: match[3] === "+Inf" ? Infinity : Number(match[3]) });
@@ -74,7 +74,8 @@ export class Histogram {
     let below = 0;
     let from = 0;
     for (const [le, n] of this.buckets) {
-      if (n >= rank) return le === Infinity ? from : from + (le - from) * ((rank - below) / Math.max(n - below, 1e-9));
+      if (n >= rank)
+        return le === Infinity ? from : from + (le - from) * ((rank - below) / Math.max(n - below, 1e-9));
       below = n;
       from = le;
     }

@@ -28,7 +28,11 @@ export function parse(raw) {
       hunk.rows.push({ kind: " ", old: old++, now: now++, text: line.slice(1) });
     }
   }
-  return { hunks, header, binary: header.some((line) => line.startsWith("GIT binary patch") || line.startsWith("Binary files ")) };
+  return {
+    hunks,
+    header,
+    binary: header.some((line) => line.startsWith("GIT binary patch") || line.startsWith("Binary files ")),
+  };
 }
 
 // pairs puts removed lines beside the added ones that follow them: [left, right], null for nothing.

@@ -21,7 +21,9 @@ export function claimsOf(text) {
     const bytes = Uint8Array.from(atob(body), (c) => c.charCodeAt(0));
     const claims = JSON.parse(new TextDecoder().decode(bytes));
     return {
-      org: String(claims.iss ?? ""), subject: String(claims.sub ?? ""), expires: Number(claims.exp ?? 0),
+      org: String(claims.iss ?? ""),
+      subject: String(claims.sub ?? ""),
+      expires: Number(claims.exp ?? 0),
       repo: claims.repo && claims.repo !== "org" ? String(claims.repo) : "",
       scopes: Array.isArray(claims.scopes) ? claims.scopes.map(String) : [],
     };
@@ -31,12 +33,16 @@ export function claimsOf(text) {
 }
 
 export function add(text) {
-  const texts = all().map((token) => token.text).filter((other) => other !== text);
+  const texts = all()
+    .map((token) => token.text)
+    .filter((other) => other !== text);
   sessionStorage.setItem(key, JSON.stringify([text, ...texts]));
 }
 
 export function remove(text) {
-  const texts = all().map((token) => token.text).filter((other) => other !== text);
+  const texts = all()
+    .map((token) => token.text)
+    .filter((other) => other !== text);
   sessionStorage.setItem(key, JSON.stringify(texts));
 }
 

@@ -29,7 +29,14 @@ export async function follow(token, path, { query, signal, take, state }) {
     state("disconnected");
     await new Promise((done) => {
       const timer = setTimeout(done, wait);
-      signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
+      signal.addEventListener(
+        "abort",
+        () => {
+          clearTimeout(timer);
+          done();
+        },
+        { once: true },
+      );
     });
     wait = Math.min(wait * 2, waitMax);
   }

@@ -7,7 +7,9 @@ import { h } from "./dom.js";
 // zero-width spaces, interlinear and tag characters; joiners where no script needs them.
 const unseen = new RegExp(
   "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u180e\\u200b\\u200e\\u200f\\u2028-\\u202e" +
-    "\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}]|(?<=^|[\\u0000-\\u007f])[\\u200c\\u200d]", "gu");
+    "\\u2060-\\u206f\\ufeff\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}]|(?<=^|[\\u0000-\\u007f])[\\u200c\\u200d]",
+  "gu",
+);
 const unseenInLine = new RegExp(unseen.source + "|[\\t\\n]", "gu");
 
 // sign is the visible form of a character: U+241B for an escape, ⟨U+202E⟩ for an override.
@@ -44,5 +46,5 @@ export function shown(text, attributes) {
 
 // shownText is a text of several lines, isolated.
 export function shownText(text, attributes) {
-  return h("bdi", { class: "lines", ...attributes }, pieces(String(text ?? "")));
+  return h("bdi", { class: "lines", ...attributes }, pieces(String(text ?? "").replace(/\r\n/g, "\n")));
 }

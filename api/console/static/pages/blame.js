@@ -23,7 +23,10 @@ export async function blame(parameters, signal) {
   let group = null;
   async function add() {
     const end = Math.min(next + linesPage, lines.length);
-    const answer = await api.json(token, "repos/blame", { query: { ref, path, range: `${next + 1},${end}` }, signal });
+    const answer = await api.json(token, "repos/blame", {
+      query: { ref, path, range: `${next + 1},${end}` },
+      signal,
+    });
     for (const line of answer.lines) {
       const same = group?.commit === line.commit_sha;
       if (!same) {
@@ -45,21 +48,51 @@ export async function blame(parameters, signal) {
     say(`${next} lines are shown`);
   });
   return {
-    title: `Blame of ${path}${ref ? " at " + ref : ""}`, heading: ["Blame of ", shown(path.split("/").at(-1))],
-    content: [crumbs(parameters), revisionBar("blame", parameters, signal),
-      h("p", { class: "about" }, h("a", { href: at("file", { repo, ref, path }) }, "File"),
-        h("a", { href: at("history", { repo, ref, path }) }, "History")),
-      lines.length > 0 ? [table, more] : h("p", { class: "empty" }, "The file has no lines.")],
+    title: `Blame of ${path}${ref ? " at " + ref : ""}`,
+    heading: ["Blame of ", shown(path.split("/").at(-1))],
+    content: [
+      crumbs(parameters),
+      revisionBar("blame", parameters, signal),
+      h(
+        "p",
+        { class: "about" },
+        h("a", { href: at("file", { repo, ref, path }) }, "File"),
+        h("a", { href: at("history", { repo, ref, path }) }, "History"),
+      ),
+      lines.length > 0 ? [table, more] : h("p", { class: "empty" }, "The file has no lines."),
+    ],
   };
 }
 
 function row(repo, parameters, line, same, parts) {
   const number = line.line_number;
-  return h("tr", {},
-    h("td", { class: "id" }, !same && h("a", { href: at("commit", { repo, ref: line.commit_sha }), title: plain(line.summary) },
-      short(line.commit_sha))),
-    h("td", { class: "who" }, !same && [shown(line.author_name), " ",
-      h("time", { datetime: line.author_time, title: moment(line.author_time) }, day(line.author_time))]),
-    h("td", { class: "line" }, h("a", { href: at("file", { ...parameters, line: number }), "aria-label": `Line ${number}` },
-      number)), lineCell(parts));
+  return h(
+    "tr",
+    {},
+    h(
+      "td",
+      { class: "id" },
+      !same &&
+        h(
+          "a",
+          { href: at("commit", { repo, ref: line.commit_sha }), title: plain(line.summary) },
+          short(line.commit_sha),
+        ),
+    ),
+    h(
+      "td",
+      { class: "who" },
+      !same && [
+        shown(line.author_name),
+        " ",
+        h("time", { datetime: line.author_time, title: moment(line.author_time) }, day(line.author_time)),
+      ],
+    ),
+    h(
+      "td",
+      { class: "line" },
+      h("a", { href: at("file", { ...parameters, line: number }), "aria-label": `Line ${number}` }, number),
+    ),
+    lineCell(parts),
+  );
 }

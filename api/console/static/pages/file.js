@@ -26,19 +26,43 @@ export async function file(parameters, signal) {
   const binary = isBinary(bytes);
   const lines = binary ? [] : linesOf(new TextDecoder().decode(bytes));
   const state = h("span", { role: "status" });
-  const about = h("p", { class: "about" },
-    h("span", {}, size(total)), !binary && total <= fileBytesMax && h("span", {}, count(lines.length, "line")),
+  const about = h(
+    "p",
+    { class: "about" },
+    h("span", {}, size(total)),
+    !binary && total <= fileBytesMax && h("span", {}, count(lines.length, "line")),
     blob && h("span", { class: "id" }, short(blob)),
     !binary && h("a", { href: at("blame", { repo, ref, path }) }, "Blame"),
     h("a", { href: at("history", { repo, ref, path }) }, "History"),
-    h("button", { type: "button", class: "plain", click: () => save(token, parameters, signal, state) }, "Download raw"), state);
-  const view = binary ? h("p", { class: "empty" }, "A binary file. Its bytes can be downloaded.")
-    : lines.length === 0 ? h("p", { class: "empty" }, "The file is empty.") : text(parameters, lines);
+    h(
+      "button",
+      { type: "button", class: "plain", click: () => save(token, parameters, signal, state) },
+      "Download raw",
+    ),
+    state,
+  );
+  const view = binary
+    ? h("p", { class: "empty" }, "A binary file. Its bytes can be downloaded.")
+    : lines.length === 0
+      ? h("p", { class: "empty" }, "The file is empty.")
+      : text(parameters, lines);
   return {
-    title: `${path}${ref ? " at " + ref : ""}`, heading: shown(path.split("/").at(-1)),
-    content: [crumbs(parameters), revisionBar("file", parameters, signal), last, about,
-      total > fileBytesMax && !binary && h("p", { class: "notice" },
-        `Only the first ${size(fileBytesMax)} of the file are shown; “Download raw” gets all of it.`), view],
+    title: `${path}${ref ? " at " + ref : ""}`,
+    heading: shown(path.split("/").at(-1)),
+    content: [
+      crumbs(parameters),
+      revisionBar("file", parameters, signal),
+      last,
+      about,
+      total > fileBytesMax &&
+        !binary &&
+        h(
+          "p",
+          { class: "notice" },
+          `Only the first ${size(fileBytesMax)} of the file are shown; “Download raw” gets all of it.`,
+        ),
+      view,
+    ],
     target: () => document.querySelector("tr[aria-current]"),
   };
 }
@@ -55,10 +79,25 @@ function text(parameters, lines) {
     for (; next < Math.min(end, lines.length); next++) {
       const line = next + 1;
       const marked = line >= from && line <= to;
-      rows.push(h("tr", { "aria-current": marked ? "location" : null },
-        h("td", { class: "line" }, h("a", {
-          href: at("file", { ...parameters, line }), "aria-label": `Line ${line}`,
-        }, line)), lineCell(split.split(lines[next]))));
+      rows.push(
+        h(
+          "tr",
+          { "aria-current": marked ? "location" : null },
+          h(
+            "td",
+            { class: "line" },
+            h(
+              "a",
+              {
+                href: at("file", { ...parameters, line }),
+                "aria-label": `Line ${line}`,
+              },
+              line,
+            ),
+          ),
+          lineCell(split.split(lines[next])),
+        ),
+      );
     }
     body.append(...rows);
     more.hidden = next >= lines.length;

@@ -27,7 +27,9 @@ export async function history(parameters, signal) {
     const named = await names;
     const rows = lanes ? page.commits.map((commit) => lanes.place(commit)) : [];
     const width = widthOf(rows);
-    body.append(...page.commits.map((commit, i) => row(repo, commit, lanes && draw(rows[i], width, rowHeight), named)));
+    body.append(
+      ...page.commits.map((commit, i) => row(repo, commit, lanes && draw(rows[i], width, rowHeight), named)),
+    );
     cursor = page.next_cursor;
     more.hidden = !page.has_more;
     return page.commits.length;
@@ -35,13 +37,35 @@ export async function history(parameters, signal) {
   await next();
   more.addEventListener("click", async () => say(`${await next()} more commits`));
   return {
-    title: `History of ${path || repo}${ref ? " at " + ref : ""}`, heading: path ? ["History of ", shown(path)] : "History",
-    content: [path && crumbs(parameters), revisionBar("history", parameters, signal),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Commits" },
-        h("table", { class: "history" },
-          h("thead", {}, h("tr", {}, lanes && h("td", {}), h("th", { scope: "col" }, "Commit"),
-            h("th", { scope: "col" }, "Author"), h("th", { scope: "col" }, "Date"), h("th", { scope: "col" }, "Id"))), body)),
-      more],
+    title: `History of ${path || repo}${ref ? " at " + ref : ""}`,
+    heading: path ? ["History of ", shown(path)] : "History",
+    content: [
+      path && crumbs(parameters),
+      revisionBar("history", parameters, signal),
+      h(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Commits" },
+        h(
+          "table",
+          { class: "history" },
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              lanes && h("td", {}),
+              h("th", { scope: "col" }, "Commit"),
+              h("th", { scope: "col" }, "Author"),
+              h("th", { scope: "col" }, "Date"),
+              h("th", { scope: "col" }, "Id"),
+            ),
+          ),
+          body,
+        ),
+      ),
+      more,
+    ],
   };
 }
 
@@ -49,8 +73,11 @@ export async function history(parameters, signal) {
 async function labels(token, signal) {
   const named = new Map();
   const add = (id, name, kind) => named.set(id, [...(named.get(id) ?? []), { name, kind }]);
-  const [branches, tags] = await Promise.all(["branches", "tags"].map((what) =>
-    api.json(token, `repos/${what}`, { query: { limit: 100 }, signal }).catch(() => ({}))));
+  const [branches, tags] = await Promise.all(
+    ["branches", "tags"].map((what) =>
+      api.json(token, `repos/${what}`, { query: { limit: 100 }, signal }).catch(() => ({})),
+    ),
+  );
   for (const { head_sha: id, name } of branches.branches ?? []) add(id, name, "branch");
   for (const { sha, name } of tags.tags ?? []) add(sha, name, "tag");
   return named;
@@ -58,12 +85,29 @@ async function labels(token, signal) {
 
 function row(repo, commit, drawing, named) {
   const merge = commit.parent_shas.length > 1;
-  return h("tr", {}, drawing && h("td", { class: "graph" }, drawing),
-    h("th", { scope: "row" }, h("span", { class: "subject" },
-      (named.get(commit.sha) ?? []).slice(0, 4).map(({ name, kind }) => h("span", { class: `label ${kind}` }, shown(name))),
-      h("a", { href: at("commit", { repo, ref: commit.sha }) }, shown(subject(commit.message) || "(no message)"),
-        merge && h("span", { class: "unseen" }, " (merge)")))),
+  return h(
+    "tr",
+    {},
+    drawing && h("td", { class: "graph" }, drawing),
+    h(
+      "th",
+      { scope: "row" },
+      h(
+        "span",
+        { class: "subject" },
+        (named.get(commit.sha) ?? [])
+          .slice(0, 4)
+          .map(({ name, kind }) => h("span", { class: `label ${kind}` }, shown(name))),
+        h(
+          "a",
+          { href: at("commit", { repo, ref: commit.sha }) },
+          shown(subject(commit.message) || "(no message)"),
+          merge && h("span", { class: "unseen" }, " (merge)"),
+        ),
+      ),
+    ),
     h("td", { class: "who" }, shown(commit.author_name)),
     h("td", { class: "when" }, h("time", { datetime: commit.date, title: moment(commit.date) }, day(commit.date))),
-    h("td", { class: "id" }, short(commit.sha)));
+    h("td", { class: "id" }, short(commit.sha)),
+  );
 }

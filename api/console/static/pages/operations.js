@@ -12,41 +12,60 @@ const slow = 2.048; // seconds, a bound of the buckets
 
 const perSecond = (n) => `${figure(n)}/s`;
 const bytesPerSecond = (n) => `${bytes(n)}/s`;
-const percent = (n) => Number.isFinite(n) ? `${Math.round(n * 100)} %` : "–";
+const percent = (n) => (Number.isFinite(n) ? `${Math.round(n * 100)} %` : "–");
 
 // A gauge shows a metric as it is, a rate how fast a counter grows.
 const gauge = (metric, format = figure) => ({ format, value: (now) => sum(now, metric) });
-const rate = (metric, format = perSecond, fits) => ({ format, value: (now, before, took) => {
-  const value = sum(now, metric, fits);
-  if (value === undefined) return undefined;
-  const earlier = before && sum(before, metric, fits);
-  return earlier === undefined || earlier > value ? NaN : (value - earlier) / took;
-} });
-const share = (part, ...others) => ({ format: percent, value: (now) => {
-  const one = sum(now, part);
-  return one === undefined ? undefined : one / [part, ...others].reduce((all, name) => all + (sum(now, name) ?? 0), 0);
-} });
-const quantile = (q) => ({ format: seconds, value: (now, before) => {
-  const all = total(Histogram.from(now, "packhorse_http_request_seconds", "route"));
-  return all && all.since(before && total(Histogram.from(before, "packhorse_http_request_seconds", "route"))).quantile(q);
-} });
+const rate = (metric, format = perSecond, fits) => ({
+  format,
+  value: (now, before, took) => {
+    const value = sum(now, metric, fits);
+    if (value === undefined) return undefined;
+    const earlier = before ? sum(before, metric, fits) : undefined;
+    return earlier === undefined || earlier > value ? NaN : (value - earlier) / took;
+  },
+});
+const share = (part, ...others) => ({
+  format: percent,
+  value: (now) => {
+    const one = sum(now, part);
+    return one === undefined
+      ? undefined
+      : one / [part, ...others].reduce((all, name) => all + (sum(now, name) ?? 0), 0);
+  },
+});
+const quantile = (q) => ({
+  format: seconds,
+  value: (now, before) => {
+    const [all, earlier] = [now, before].map(
+      (metrics) => metrics && total(Histogram.from(metrics, "packhorse_http_request_seconds", "route")),
+    );
+    return all && (earlier ? all.since(earlier).quantile(q) : NaN);
+  },
+});
 
 function total(histograms) {
-  return [...histograms.values()].reduce((all, one) => all ? all.plus(one) : one, undefined);
+  return [...histograms.values()].reduce((all, one) => (all ? all.plus(one) : one), undefined);
 }
 
 const sections = {
   Requests: {
-    "Requests": rate("packhorse_http_requests_total"),
+    Requests: rate("packhorse_http_requests_total"),
     "Errors of the server": rate("packhorse_http_requests_total", perSecond, ({ status }) => status >= "500"),
-    "Median time": quantile(0.5), "99 in 100 below": quantile(0.99),
-    "Sent": rate("packhorse_http_sent_bytes_total", bytesPerSecond), "Received": rate("packhorse_http_received_bytes_total", bytesPerSecond),
-    "Connections": gauge("packhorse_http_connections"), "Waiting for a slot": gauge("packhorse_heavy_slots_waiting"),
+    Median: quantile(0.5),
+    "99th percentile": quantile(0.99),
+    Sent: rate("packhorse_http_sent_bytes_total", bytesPerSecond),
+    Received: rate("packhorse_http_received_bytes_total", bytesPerSecond),
+    Connections: gauge("packhorse_http_connections"),
+    "Waiting for a slot": gauge("packhorse_heavy_slots_waiting"),
   },
   "Disk and memory": {
-    "Free disk": gauge("packhorse_disk_free_bytes", bytes), "Memory of the process": gauge("process_resident_memory_bytes", bytes),
-    "Memory of requests": gauge("packhorse_request_memory_bytes", bytes), "Processor": rate("process_cpu_seconds_total", percent),
-    "Open files": gauge("process_open_fds"), "Goroutines": gauge("go_goroutines"),
+    "Free disk": gauge("packhorse_disk_free_bytes", bytes),
+    "Memory of the process": gauge("process_resident_memory_bytes", bytes),
+    "Memory of requests": gauge("packhorse_request_memory_bytes", bytes),
+    Processor: rate("process_cpu_seconds_total", percent),
+    "Open files": gauge("process_open_fds"),
+    Goroutines: gauge("go_goroutines"),
   },
   Caches: {
     "Clone cache": gauge("packhorse_clone_cache_bytes", bytes),
@@ -55,17 +74,23 @@ const sections = {
     "Reads from these": share("packhorse_file_cache_hits_total", "packhorse_file_cache_misses_total"),
   },
   Maintenance: {
-    "Rounds": gauge("packhorse_maintenance_rounds_total"), "Compactions": gauge("packhorse_maintenance_compactions_total"),
-    "Postponed steps": gauge("packhorse_maintenance_postponed_total"), "Failed steps": gauge("packhorse_maintenance_failures_total"),
-    "Scrubbed": rate("packhorse_scrub_read_bytes_total", bytesPerSecond), "Scrub passes": gauge("packhorse_scrub_passes_total"),
-    "Webhooks waiting": gauge("packhorse_webhook_pending"), "Syncs running": gauge("packhorse_upstream_running"),
+    Rounds: gauge("packhorse_maintenance_rounds_total"),
+    Compactions: gauge("packhorse_maintenance_compactions_total"),
+    "Postponed steps": gauge("packhorse_maintenance_postponed_total"),
+    "Failed steps": gauge("packhorse_maintenance_failures_total"),
+    Scrubbed: rate("packhorse_scrub_read_bytes_total", bytesPerSecond),
+    "Scrub passes": gauge("packhorse_scrub_passes_total"),
+    "Webhooks waiting": gauge("packhorse_webhook_pending"),
+    "Syncs running": gauge("packhorse_upstream_running"),
   },
 };
 
 // What should be 0, with what it means otherwise.
 const alarms = {
-  packhorse_writes_refused: "writes are refused, the disk is full", packhorse_damaged: "stored things were found damaged",
-  packhorse_panics_total: "requests ended in a panic", packhorse_maintenance_failures_total: "steps of maintenance failed",
+  packhorse_writes_refused: "writes are refused, the disk is full",
+  packhorse_damaged: "stored things were found damaged",
+  packhorse_panics_total: "requests ended in a panic",
+  packhorse_maintenance_failures_total: "steps of maintenance failed",
   packhorse_organizations_unread: "paths of organizations cannot be read",
 };
 
@@ -74,17 +99,36 @@ export async function operations(_, signal) {
   const health = h("p", { class: "health", role: "status" }, "…");
   if (first.status !== 200) {
     await showHealth(health, null, signal);
-    return { title: "Operations", content: [health, h("p", { class: "notice" },
-      "The metrics are not served at this address. With --admin-listen they are served on the operators' listener alone, " +
-        "and so is this page of the console.")] };
+    return {
+      title: "Operations",
+      content: [
+        health,
+        h(
+          "p",
+          { class: "notice" },
+          "The metrics are not served at this address. With --admin-listen they are served on the operators' " +
+            "listener alone, and this page is complete there.",
+        ),
+      ],
+    };
   }
   const charts = [];
-  const content = Object.entries(sections).map(([name, rows]) => h("section", {}, h("h2", {}, name),
-    h("div", { class: "charts" }, Object.entries(rows).map(([title, { format, value }]) => {
-      const chart = new Chart(title, format);
-      charts.push({ chart, value });
-      return chart.element;
-    }))));
+  const content = Object.entries(sections).map(([name, rows]) =>
+    h(
+      "section",
+      {},
+      h("h2", {}, name),
+      h(
+        "div",
+        { class: "charts" },
+        Object.entries(rows).map(([title, { format, value }]) => {
+          const chart = new Chart(title, format);
+          charts.push({ chart, value });
+          return chart.element;
+        }),
+      ),
+    ),
+  );
   const routes = h("tbody");
   let before = null;
   let at = 0;
@@ -100,14 +144,45 @@ export async function operations(_, signal) {
   await update(first.answer);
   return {
     title: "Operations",
-    content: [health, content, h("section", {}, h("h2", {}, "Slow requests"),
-      h("p", { class: "dim" }, "By route, since the server started. Streams of events last as long as their clients want."),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Slow requests" }, h("table", {},
-        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Route"),
-          ["Requests", "Mean", "95 in 100 below", "Over 2 s"].map((text) => h("th", { scope: "col", class: "number" }, text)))),
-        routes)))],
+    content: [
+      health,
+      content,
+      h(
+        "section",
+        {},
+        h("h2", {}, "Slow requests"),
+        h(
+          "p",
+          { class: "dim" },
+          "By route, since the server started. Streams of events last as long as their clients want.",
+        ),
+        h(
+          "div",
+          { class: "scroll", tabindex: "0", role: "region", "aria-label": "Slow requests" },
+          h(
+            "table",
+            {},
+            h(
+              "thead",
+              {},
+              h(
+                "tr",
+                {},
+                h("th", { scope: "col" }, "Route"),
+                ["Requests", "Mean", "95th percentile", "Over 2 s"].map((text) =>
+                  h("th", { scope: "col", class: "number" }, text),
+                ),
+              ),
+            ),
+            routes,
+          ),
+        ),
+      ),
+    ],
     start: (ended) => {
-      const timer = setInterval(async () => {
+      let timer;
+      const again = async () => {
+        timer = setTimeout(again, every);
         if (document.hidden) return;
         try {
           const { status, answer } = await api.text("metrics", ended);
@@ -115,8 +190,9 @@ export async function operations(_, signal) {
         } catch {
           if (!ended.aborted) tell(health, "bad", "The server does not answer.");
         }
-      }, every);
-      ended.addEventListener("abort", () => clearInterval(timer), { once: true });
+      };
+      timer = setTimeout(again, 1000); // rates take two looks
+      ended.addEventListener("abort", () => clearTimeout(timer), { once: true });
     },
   };
 }
@@ -124,16 +200,28 @@ export async function operations(_, signal) {
 function slowest(metrics) {
   return [...Histogram.from(metrics, "packhorse_http_request_seconds", "route")]
     .filter(([, histogram]) => histogram.count > 0)
-    .sort(([, a], [, b]) => b.quantile(0.95) - a.quantile(0.95)).slice(0, 15)
-    .map(([route, histogram]) => h("tr", {}, h("th", { scope: "row", class: "route" }, plain(route)),
-      h("td", { class: "number" }, figure(histogram.count)), h("td", { class: "number" }, seconds(histogram.sum / histogram.count)),
-      h("td", { class: "number" }, seconds(histogram.quantile(0.95))),
-      h("td", { class: "number" }, figure(histogram.above(slow)))));
+    .sort(([, a], [, b]) => b.quantile(0.95) - a.quantile(0.95))
+    .slice(0, 15)
+    .map(([route, histogram]) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row", class: "route" }, plain(route)),
+        h("td", { class: "number" }, figure(histogram.count)),
+        h("td", { class: "number" }, seconds(histogram.sum / histogram.count)),
+        h("td", { class: "number" }, seconds(histogram.quantile(0.95))),
+        h("td", { class: "number" }, figure(histogram.above(slow))),
+      ),
+    );
 }
 
 async function showHealth(element, metrics, signal) {
   const { status, answer } = await api.text("readyz", signal);
-  const found = metrics ? Object.entries(alarms).filter(([name]) => sum(metrics, name) > 0).map(([, text]) => text) : [];
+  const found = metrics
+    ? Object.entries(alarms)
+        .filter(([name]) => sum(metrics, name) > 0)
+        .map(([, text]) => text)
+    : [];
   const text = [answer.trim(), ...found].join("; ");
   tell(element, status !== 200 ? "bad" : found.length > 0 || answer.trim() !== "ready" ? "warn" : "good", text);
 }

@@ -12,7 +12,8 @@ const pageSize = 50;
 export async function repository({ repo }, signal) {
   const token = tokenFor(repo);
   const [about, usage] = await Promise.all([
-    api.json(token, "repo", { signal }), api.json(token, "repos/usage", { signal }),
+    api.json(token, "repo", { signal }),
+    api.json(token, "repos/usage", { signal }),
   ]);
   const branches = await listing(token, repo, "branches", about.default_branch, signal);
   const tags = await listing(token, repo, "tags", "", signal);
@@ -36,9 +37,17 @@ function facts(about, usage) {
   }
   if (about.sync) rows.push(["Sync", shown(about.sync.last_error || about.sync.state)]);
   return [
-    h("dl", { class: "facts" }, rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    h("p", { class: "clone" }, h("span", { class: "dim" }, "Clone "),
-      h("code", {}, `git clone ${new URL(about.repo_name + ".git", api.server)}`)),
+    h(
+      "dl",
+      { class: "facts" },
+      rows.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+    ),
+    h(
+      "p",
+      { class: "clone" },
+      h("span", { class: "dim" }, "Clone "),
+      h("code", {}, `git clone ${new URL(about.repo_name + ".git", api.server)}`),
+    ),
   ];
 }
 
@@ -57,24 +66,56 @@ async function listing(token, repo, what, base, signal) {
   const found = await next();
   more.addEventListener("click", async () => say(`${await next()} more ${what}`));
   const title = what === "branches" ? "Branches" : "Tags";
-  return h("section", { "aria-labelledby": what },
-    h("h2", { id: what }, title),
-    found === 0 ? h("p", { class: "empty" }, `No ${what} yet.`)
-      : h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, h("table", { class: "wide" },
-        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Tip"),
-          what === "branches" && h("th", { scope: "col" }, "Created"), h("th", { scope: "col" }, "Look at"))),
-        body)),
-    more);
+  return h(
+    "section",
+    {},
+    h("h2", {}, title),
+    found === 0
+      ? h("p", { class: "empty" }, `No ${what} yet.`)
+      : h(
+          "div",
+          { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
+          h(
+            "table",
+            { class: "wide" },
+            h(
+              "thead",
+              {},
+              h(
+                "tr",
+                {},
+                h("th", { scope: "col" }, "Name"),
+                h("th", { scope: "col" }, "Tip"),
+                what === "branches" && h("th", { scope: "col" }, "Created"),
+                h("th", { scope: "col" }, "Look at"),
+              ),
+            ),
+            body,
+          ),
+        ),
+    more,
+  );
 }
 
 function row(repo, what, base, ref) {
   const id = ref.head_sha ?? ref.sha;
   const named = (what === "branches" ? "refs/heads/" : "refs/tags/") + ref.name;
-  return h("tr", {},
-    h("th", { scope: "row" }, h("a", { href: at("tree", { repo, ref: named }) }, shown(ref.name)),
-      ref.name === base && h("span", { class: "mark" }, "default")),
+  return h(
+    "tr",
+    {},
+    h(
+      "th",
+      { scope: "row" },
+      h("a", { href: at("tree", { repo, ref: named }) }, shown(ref.name)),
+      ref.name === base && h("span", { class: "mark" }, "default"),
+    ),
     h("td", {}, h("a", { class: "id", href: at("commit", { repo, ref: id }) }, short(id))),
     what === "branches" && h("td", { title: moment(ref.created_at) }, time(ref.created_at)),
-    h("td", {}, h("a", { href: at("history", { repo, ref: named }) }, "history"),
-      base && ref.name !== base && [" · ", h("a", { href: at("compare", { repo, ref: named }) }, "compare")]));
+    h(
+      "td",
+      {},
+      h("a", { href: at("history", { repo, ref: named }) }, "history"),
+      base && ref.name !== base && [" · ", h("a", { href: at("compare", { repo, ref: named }) }, "compare")],
+    ),
+  );
 }

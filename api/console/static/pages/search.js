@@ -19,11 +19,16 @@ export async function search(parameters, signal) {
   const more = h("button", { type: "button", hidden: true }, "More files");
   let cursor;
   async function next() {
-    const answer = await api.json(token, "repos/grep", { signal, body: {
-      ref, query: { pattern: regexp ? q : q.replace(/[\\.+*?()|[\]{}^$]/g, "\\$&"), case_sensitive: !nocase },
-      file_filters: glob ? { include_globs: [glob] } : undefined,
-      limits: { max_lines: 500, max_matches_per_file: 50 }, pagination: { cursor },
-    } });
+    const answer = await api.json(token, "repos/grep", {
+      signal,
+      body: {
+        ref,
+        query: { pattern: regexp ? q : q.replace(/[\\.+*?()|[\]{}^$]/g, "\\$&"), case_sensitive: !nocase },
+        file_filters: glob ? { include_globs: [glob] } : undefined,
+        limits: { max_lines: 500, max_matches_per_file: 50 },
+        pagination: { cursor },
+      },
+    });
     results.append(...answer.matches.map((file) => found(parameters, file)));
     cursor = answer.next_cursor;
     more.hidden = !answer.has_more;
@@ -33,25 +38,63 @@ export async function search(parameters, signal) {
   while (results.childElementCount === 0 && cursor) await next(); // a page may be empty
   more.addEventListener("click", async () => say(`${count(await next(), "more file")}`));
   say(`${count(results.childElementCount, "file")} found`);
-  return { title, heading: "Search", content: [form,
-    results.childElementCount > 0 ? results : h("p", { class: "empty" }, "Nothing matches."), more] };
+  return {
+    title,
+    heading: "Search",
+    content: [form, results.childElementCount > 0 ? results : h("p", { class: "empty" }, "Nothing matches."), more],
+  };
 }
 
 function fields({ repo, ref, q, glob, regexp, nocase }) {
-  const input = (id, label, value, more) => h("span", { class: "field" }, h("label", { for: id }, label),
-    h("input", { id, name: id, value: value ?? "", autocomplete: "off", autocapitalize: "off", spellcheck: "false", ...more }));
-  const check = (id, label, checked) => h("span", { class: "field" }, h("input", { type: "checkbox", id, name: id, checked: !!checked }),
-    h("label", { for: id }, label));
-  return h("form", { class: "bar", role: "search", submit: (event) => {
-    event.preventDefault();
-    const { elements } = event.target;
-    go(at("search", {
-      repo, ref: elements.ref.value.trim(), q: elements.q.value, glob: elements.glob.value.trim(),
-      regexp: elements.regexp.checked, nocase: elements.nocase.checked,
-    }));
-  } }, input("q", "Text", q, { type: "search", required: true }), input("glob", "In files like", glob, { placeholder: "*.go" }),
-  input("ref", "Revision", ref, { placeholder: "default branch" }), check("regexp", "regular expression", regexp),
-  check("nocase", "any case", nocase), h("button", { type: "submit" }, "Search"));
+  const input = (id, label, value, more) =>
+    h(
+      "span",
+      { class: "field" },
+      h("label", { for: id }, label),
+      h("input", {
+        id,
+        name: id,
+        value: value ?? "",
+        autocomplete: "off",
+        autocapitalize: "off",
+        spellcheck: "false",
+        ...more,
+      }),
+    );
+  const check = (id, label, checked) =>
+    h(
+      "span",
+      { class: "field" },
+      h("input", { type: "checkbox", id, name: id, checked: !!checked }),
+      h("label", { for: id }, label),
+    );
+  return h(
+    "form",
+    {
+      class: "bar",
+      role: "search",
+      submit: (event) => {
+        event.preventDefault();
+        const { elements } = event.target;
+        go(
+          at("search", {
+            repo,
+            ref: elements.ref.value.trim(),
+            q: elements.q.value,
+            glob: elements.glob.value.trim(),
+            regexp: elements.regexp.checked,
+            nocase: elements.nocase.checked,
+          }),
+        );
+      },
+    },
+    input("q", "Text", q, { type: "search", required: true }),
+    input("glob", "In files like", glob, { placeholder: "*.go" }),
+    input("ref", "Revision", ref, { placeholder: "default branch" }),
+    check("regexp", "regular expression", regexp),
+    check("nocase", "any case", nocase),
+    h("button", { type: "submit" }, "Search"),
+  );
 }
 
 // found is a file with its lines. What matches is marked only where the search was for a plain text: a
@@ -63,13 +106,35 @@ function found({ repo, ref, q, regexp, nocase }, file) {
     const text = line.text.slice(0, 2000);
     const ranges = [];
     const hay = nocase ? text.toLowerCase() : text;
-    for (let i = regexp || hay.length !== text.length ? -1 : hay.indexOf(needle); i >= 0; i = hay.indexOf(needle, i + needle.length)) {
+    for (
+      let i = regexp || hay.length !== text.length ? -1 : hay.indexOf(needle);
+      i >= 0;
+      i = hay.indexOf(needle, i + needle.length)
+    ) {
       ranges.push([i, i + needle.length]);
     }
-    return h("tr", {}, h("td", { class: "line" }, h("a", {
-      href: at("file", { repo, ref, path: file.path, line: line.line_number }), "aria-label": `Line ${line.line_number}`,
-    }, line.line_number)), lineCell(overlay(split.split(text), ranges)));
+    return h(
+      "tr",
+      {},
+      h(
+        "td",
+        { class: "line" },
+        h(
+          "a",
+          {
+            href: at("file", { repo, ref, path: file.path, line: line.line_number }),
+            "aria-label": `Line ${line.line_number}`,
+          },
+          line.line_number,
+        ),
+      ),
+      lineCell(overlay(split.split(text), ranges)),
+    );
   });
-  return h("section", {}, h("h2", {}, h("a", { href: at("file", { repo, ref, path: file.path }) }, shown(file.path))),
-    codeTable(`Matches in ${plain(file.path)}`, ["Line", "Text"], h("tbody", {}, rows)));
+  return h(
+    "section",
+    {},
+    h("h2", {}, h("a", { href: at("file", { repo, ref, path: file.path }) }, shown(file.path))),
+    codeTable(`Matches in ${plain(file.path)}`, ["Line", "Text"], h("tbody", {}, rows)),
+  );
 }

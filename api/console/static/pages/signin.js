@@ -10,17 +10,36 @@ import { shown } from "../visible.js";
 export async function signin({ repo }) {
   const tokens = session.all();
   const field = h("textarea", {
-    id: "token", name: "token", rows: "4", required: true, autocomplete: "off", spellcheck: "false",
-    autocapitalize: "off", "aria-describedby": "token-help token-error",
+    id: "token",
+    name: "token",
+    rows: "4",
+    required: true,
+    autocomplete: "off",
+    spellcheck: "false",
+    autocapitalize: "off",
+    "aria-describedby": "token-help token-error",
   });
   const error = h("p", { id: "token-error", class: "error", role: "alert" });
-  const form = h("form", { class: "panel sign-in", submit: (event) => take(event, field, error, repo) },
-    h("label", { for: "token" }, "Token"), field,
-    h("p", { id: "token-help", class: "dim" }, "A token with ", h("code", {}, "org:read"), " lists the repositories; one with ",
-      h("code", {}, "git:read"), " reads the repository that it names. They stay in this tab, until it is closed."),
-    error, h("button", { type: "submit" }, "Sign in"));
+  const form = h(
+    "form",
+    { class: "panel sign-in", submit: (event) => take(event, field, error, repo) },
+    h("label", { for: "token" }, "Token"),
+    field,
+    h(
+      "p",
+      { id: "token-help", class: "dim" },
+      "A token with ",
+      h("code", {}, "org:read"),
+      " lists the repositories; one with ",
+      h("code", {}, "git:read"),
+      " reads the repository that it names. They stay in this tab, until it is closed.",
+    ),
+    error,
+    h("button", { type: "submit" }, "Sign in"),
+  );
   return {
-    title: tokens.length > 0 ? "Tokens" : "Sign in", focus: field,
+    title: tokens.length > 0 ? "Tokens" : "Sign in",
+    focus: field,
     content: [repo && howTo(repo), form, tokens.length > 0 && list(tokens)],
   };
 }
@@ -31,9 +50,18 @@ export function howTo(repo) {
   const org = session.organization();
   if (!/^[\w.-]+(\/[\w.-]+)*$/.test(repo) || !/^[\w.-]+$/.test(org)) return null;
   return [
-    h("p", {}, "A token is for one repository, and this tab has none for ", shown(repo), ". The organization signs one:"),
-    h("pre", { class: "panel", tabindex: "0" },
-      `packhorse token --org ${org} --key KEY.pem --repo ${repo} --scope git:read`),
+    h(
+      "p",
+      {},
+      "A token is for one repository, and this tab has none for ",
+      shown(repo),
+      ". The organization signs one:",
+    ),
+    h(
+      "pre",
+      { class: "panel", tabindex: "0" },
+      `packhorse token --org ${org} --key KEY.pem --repo ${repo} --scope git:read`,
+    ),
   ];
 }
 
@@ -55,7 +83,13 @@ async function take(event, field, error, repo) {
     }
     session.add(text);
     field.value = "";
-    go(repo && claims.repo === repo ? at("repository", { repo }) : lists ? "#/" : at("repository", { repo: claims.repo }));
+    go(
+      repo && claims.repo === repo
+        ? at("repository", { repo })
+        : lists
+          ? "#/"
+          : at("repository", { repo: claims.repo }),
+    );
   } catch (problem) {
     error.textContent = told(problem);
     field.focus();
@@ -71,23 +105,68 @@ function told(problem) {
 function list(tokens) {
   return [
     h("h2", {}, "Tokens of this tab"),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Tokens of this tab" }, h("table", {},
-      h("thead", {}, h("tr", {}, ["Organization", "Repository", "Scopes", "Expires", "Subject"].map((t) =>
-        h("th", { scope: "col" }, t)), h("td", {}))),
-      h("tbody", {}, tokens.map(({ text, claims }) => claims && h("tr", {},
-        h("th", { scope: "row" }, shown(claims.org)),
-        h("td", {}, claims.repo ? h("a", { href: at("repository", { repo: claims.repo }) }, shown(claims.repo)) : "–"),
-        h("td", {}, shown(claims.scopes.join(", "))),
-        h("td", {}, Number.isFinite(claims.expires) && Math.abs(claims.expires) < 8e12
-          ? moment(new Date(claims.expires * 1000).toISOString()) : "–"),
-        h("td", {}, shown(claims.subject)),
-        h("td", {}, h("button", {
-          type: "button", class: "plain", "aria-label": `Remove the token for ${claims.repo || claims.org}`,
-          click: () => {
-            session.remove(text);
-            dispatchEvent(new HashChangeEvent("hashchange"));
-            say("Token removed");
-          },
-        }, "Remove"))))))),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Tokens of this tab" },
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            ["Organization", "Repository", "Scopes", "Expires", "Subject"].map((t) => h("th", { scope: "col" }, t)),
+            h("td", {}),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          tokens.map(
+            ({ text, claims }) =>
+              claims &&
+              h(
+                "tr",
+                {},
+                h("th", { scope: "row" }, shown(claims.org)),
+                h(
+                  "td",
+                  {},
+                  claims.repo ? h("a", { href: at("repository", { repo: claims.repo }) }, shown(claims.repo)) : "–",
+                ),
+                h("td", {}, shown(claims.scopes.join(", "))),
+                h(
+                  "td",
+                  {},
+                  Number.isFinite(claims.expires) && Math.abs(claims.expires) < 8e12
+                    ? moment(new Date(claims.expires * 1000).toISOString())
+                    : "–",
+                ),
+                h("td", {}, shown(claims.subject)),
+                h(
+                  "td",
+                  {},
+                  h(
+                    "button",
+                    {
+                      type: "button",
+                      class: "plain",
+                      "aria-label": `Remove the token for ${claims.repo || claims.org}`,
+                      click: () => {
+                        session.remove(text);
+                        dispatchEvent(new HashChangeEvent("hashchange"));
+                        say("Token removed");
+                      },
+                    },
+                    "Remove",
+                  ),
+                ),
+              ),
+          ),
+        ),
+      ),
+    ),
   ];
 }

@@ -35,10 +35,10 @@ type consolePage struct {
 // else would have come from a repository.
 const readPage = `
 const main = document.getElementById("main");
-const drawn = () => !main.hasAttribute("aria-busy") && main.querySelector("h1");
+const drawn = () => !document.querySelector("[aria-busy]") && main.querySelector("h1");
 if (!drawn()) await new Promise((done) => {
   const look = new MutationObserver(() => { if (drawn()) { look.disconnect(); done(); } });
-  look.observe(main, { attributes: true, childList: true });
+  look.observe(main, { attributes: true, childList: true, subtree: true });
 });
 const known = new Set(("a bdi body button circle code col colgroup dd details div dl dt form h1 h2 h3 head header html " +
   "img input label li link datalist main meta nav ol option p path pre script section span summary svg table tbody td " +

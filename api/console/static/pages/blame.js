@@ -1,8 +1,9 @@
-// The commit that each line of a file is from.
+// The commit that each line of a file is from. The text comes first: of a file with a long history, the
+// server may work on the blame for a while.
 
 import * as api from "../api.js";
 import { codeTable, highlighter, isBinary, lineCell, linesOf } from "../code.js";
-import { h, say } from "../dom.js";
+import { append, h, say } from "../dom.js";
 import { day, moment, short } from "../format.js";
 import { crumbs, revisionBar, tokenFor } from "../repository.js";
 import { at } from "../route.js";
@@ -17,36 +18,52 @@ export async function blame(parameters, signal) {
   const { bytes } = await readFile(token, parameters, signal);
   const lines = isBinary(bytes) ? [] : linesOf(new TextDecoder().decode(bytes));
   const split = highlighter(path);
-  const more = h("button", { type: "button" }, "More lines");
-  const bodies = [];
-  let next = 0;
-  let group = null;
-  async function add() {
-    const end = Math.min(next + linesPage, lines.length);
-    const answer = await api.json(token, "repos/blame", {
-      query: { ref, path, range: `${next + 1},${end}` },
-      signal,
-    });
-    for (const line of answer.lines) {
-      const same = group?.commit === line.commit_sha;
-      if (!same) {
-        group = { commit: line.commit_sha, body: h("tbody") };
-        bodies.push(group.body);
-      }
-      group.body.append(row(repo, parameters, line, same, split.split(lines[line.line_number - 1] ?? "")));
-    }
-    next = end;
-    more.hidden = next >= lines.length;
-  }
-  if (lines.length > 0) await add();
-  const table = codeTable(`Blame of ${plain(path)}`, ["Commit", "Author and date", "Line", "Text"], bodies);
+  const body = h("tbody");
+  const table = codeTable(`Blame of ${plain(path)}`, ["Commit", "Author and date", "Line", "Text"], body);
   table.classList.add("blame");
+  const more = h("button", { type: "button" }, "More lines");
+  const state = h("span", { role: "status" });
+  let shownLines = 0;
+  let last = "";
+
+  // add shows the next lines, and then the commits that they are from.
+  async function add() {
+    const first = shownLines;
+    shownLines = Math.min(first + linesPage, lines.length);
+    const rows = lines.slice(first, shownLines).map((text, i) => row(parameters, first + i + 1, split.split(text)));
+    body.append(...rows.map(({ element }) => element));
+    more.hidden = true;
+    table.setAttribute("aria-busy", "true");
+    state.textContent = "looking for the commits…";
+    const query = { ref, path, range: `${first + 1},${shownLines}` };
+    try {
+      const answer = await api.json(token, "repos/blame", { query, signal });
+      for (const line of answer.lines) {
+        const { element, commit, who } = rows[line.line_number - 1 - first];
+        if (line.commit_sha === last) continue;
+        last = line.commit_sha;
+        element.classList.add("begins");
+        append(commit, h("a", { href: at("commit", { repo, ref: last }), title: plain(line.summary) }, short(last)));
+        const date = h(
+          "time",
+          { datetime: line.author_time, title: moment(line.author_time) },
+          day(line.author_time),
+        );
+        append(who, [shown(line.author_name), " ", date]);
+      }
+      state.textContent = "";
+      more.hidden = shownLines >= lines.length;
+    } catch (error) {
+      if (!signal.aborted) state.textContent = plain(error.message);
+    }
+    table.removeAttribute("aria-busy");
+  }
+
   more.addEventListener("click", async () => {
-    const before = bodies.length;
     await add();
-    table.querySelector("table").append(...bodies.slice(before));
-    say(`${next} lines are shown`);
+    say(`${shownLines} lines are shown`);
   });
+  if (lines.length > 0) add();
   return {
     title: `Blame of ${path}${ref ? " at " + ref : ""}`,
     heading: ["Blame of ", shown(path.split("/").at(-1))],
@@ -58,41 +75,17 @@ export async function blame(parameters, signal) {
         { class: "about" },
         h("a", { href: at("file", { repo, ref, path }) }, "File"),
         h("a", { href: at("history", { repo, ref, path }) }, "History"),
+        state,
       ),
       lines.length > 0 ? [table, more] : h("p", { class: "empty" }, "The file has no lines."),
     ],
   };
 }
 
-function row(repo, parameters, line, same, parts) {
-  const number = line.line_number;
-  return h(
-    "tr",
-    {},
-    h(
-      "td",
-      { class: "id" },
-      !same &&
-        h(
-          "a",
-          { href: at("commit", { repo, ref: line.commit_sha }), title: plain(line.summary) },
-          short(line.commit_sha),
-        ),
-    ),
-    h(
-      "td",
-      { class: "who" },
-      !same && [
-        shown(line.author_name),
-        " ",
-        h("time", { datetime: line.author_time, title: moment(line.author_time) }, day(line.author_time)),
-      ],
-    ),
-    h(
-      "td",
-      { class: "line" },
-      h("a", { href: at("file", { ...parameters, line: number }), "aria-label": `Line ${number}` }, number),
-    ),
-    lineCell(parts),
-  );
+// row is a line without its commit, and the cells for that.
+function row(parameters, number, parts) {
+  const commit = h("td", { class: "id" });
+  const who = h("td", { class: "who" });
+  const line = h("a", { href: at("file", { ...parameters, line: number }), "aria-label": `Line ${number}` }, number);
+  return { element: h("tr", {}, commit, who, h("td", { class: "line" }, line), lineCell(parts)), commit, who };
 }

@@ -72,6 +72,7 @@ type console struct {
 // visit shows the page of an address, and fails the test for what no page may have.
 func (c *console) visit(address string) consolePage {
 	c.t.Helper()
+	c.where = address
 	c.run(nil, `document.getElementById("main").setAttribute("aria-busy", "true");
 		if (location.hash === args[0]) dispatchEvent(new HashChangeEvent("hashchange")); else location.hash = args[0];`, address)
 	page := c.look(address)

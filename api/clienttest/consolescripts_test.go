@@ -112,11 +112,11 @@ func TestConsoleScripts(t *testing.T) {
 		"metrics": `
 			const { parse, sum, Histogram } = await import("/console/metrics.js");
 			const metrics = parse('# HELP a b\n# TYPE a counter\na{route="x\\"}y",status="200"} 2\na{route="z",status="500"} 1e3\nb +Inf\n' +
-				't_bucket{r="x",le="1"} 0\nt_bucket{r="x",le="2"} 10\nt_bucket{r="x",le="+Inf"} 12\nt_sum{r="x"} 20\nt_count{r="x"} 12\n');
+				't_bucket{r="x",le="1"} 4\nt_bucket{r="x",le="2"} 10\nt_bucket{r="x",le="+Inf"} 12\nt_sum{r="x"} 20\nt_count{r="x"} 12\n');
 			is("labels", metrics.get("a")[0].labels, { route: 'x"}y', status: "200" });
 			is("sums", [sum(metrics, "a"), sum(metrics, "a", ({ status }) => status >= "500"), sum(metrics, "none") ?? null], [1002, 1000, null]);
 			const h = Histogram.from(metrics, "t", "r").get("x");
-			is("quantiles", [h.quantile(0.5), h.quantile(1), h.above(2), new Histogram().quantile(0.5)], [1.6, 2, 2, null]);
+			is("quantiles", [h.quantile(0.5), h.quantile(1), h.above(2), new Histogram().quantile(0.5)], [1 + 2 / 6, 2, 2, null]);
 			is("since", [h.since(h).count, h.since(null).count, h.plus(h).count], [0, 12, 24]);`,
 		// A token is read with whatever it holds, and anything else is none.
 		"session": `

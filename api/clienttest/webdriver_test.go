@@ -24,6 +24,7 @@ import (
 type browser struct {
 	t       *testing.T
 	session string // URL
+	where   string // the page that is visited, for messages
 }
 
 var driverStarted = regexp.MustCompile(`started successfully on port (\d+)`)
@@ -119,7 +120,7 @@ func (b *browser) call(method, path string, body, into any) {
 		err = json.Unmarshal(value, into)
 	}
 	if err != nil {
-		b.t.Fatal(err)
+		b.t.Fatalf("%s: %v", b.where, err)
 	}
 }
 

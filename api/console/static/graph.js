@@ -2,8 +2,8 @@
 
 import { s } from "./dom.js";
 
-const laneWidth = 14;
-const lanesShown = 12;
+const laneWidth = 13;
+const lanesShown = 16; // further ones lie on the last
 const colors = 6;
 
 // Lanes lays out commits in the order of the API, children mostly before parents. It holds the lanes
@@ -56,9 +56,9 @@ export function widthOf(rows) {
   return Math.min(lanes, lanesShown) * laneWidth + 4;
 }
 
-// draw is the drawing of a row. Lanes beyond its width are cut off.
+// draw is the drawing of a row.
 export function draw({ node, from, through, to }, width, height) {
-  const x = (lane) => lane * laneWidth + laneWidth / 2 + 2;
+  const x = (lane) => Math.min(lane, lanesShown - 1) * laneWidth + laneWidth / 2 + 2;
   const middle = height / 2;
   const line = (lane, d) => s("path", { class: `lane lane${lane % colors}`, d });
   const bend = (a, y1, b, y2) =>

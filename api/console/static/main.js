@@ -4,7 +4,7 @@
 // token of the tab (session.js) and returns its title and elements (dom.js). frame.js draws what is
 // around a page. Text from repositories goes through visible.js. What pages share: code.js with
 // highlight.js and languages.js for lines of files, diff.js with patch.js, graph.js, chart.js with
-// metrics.js, stream.js for events, and format.js.
+// metrics.js, stream.js for events, more.js below listings, and format.js.
 
 import { Refusal } from "./api.js";
 import { append, h, say } from "./dom.js";
@@ -52,15 +52,18 @@ async function show() {
   const { page, parameters } = parse();
   around(page, parameters);
   main.setAttribute("aria-busy", "true");
-  let view;
   try {
     const make = Object.hasOwn(pages, page) ? pages[page] : missing;
-    view = await make(parameters, signal);
+    const view = await make(parameters, signal);
+    if (!signal.aborted) draw(view, signal);
   } catch (error) {
     if (signal.aborted) return;
-    view = error instanceof NoToken ? await signin({ repo: error.repo }) : failure(error);
+    draw(error instanceof NoToken ? await signin({ repo: error.repo }) : failure(error), signal);
   }
-  if (signal.aborted) return;
+}
+
+// draw puts a view on the page, and the focus to its beginning.
+function draw(view, signal) {
   document.title = `${plain(view.title)} · Packhorse`;
   const heading = h("h1", { tabindex: "-1" }, view.heading ?? plain(view.title));
   main.replaceChildren();

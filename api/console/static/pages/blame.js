@@ -3,8 +3,9 @@
 
 import * as api from "../api.js";
 import { codeTable, highlighter, isBinary, lineCell, linesOf } from "../code.js";
-import { append, h, say } from "../dom.js";
+import { append, h } from "../dom.js";
 import { day, moment, short } from "../format.js";
+import { moreButton } from "../more.js";
 import { crumbs, revisionBar, tokenFor } from "../repository.js";
 import { at } from "../route.js";
 import { plain, shown } from "../visible.js";
@@ -21,7 +22,10 @@ export async function blame(parameters, signal) {
   const body = h("tbody");
   const table = codeTable(`Blame of ${plain(path)}`, ["Commit", "Author and date", "Line", "Text"], body);
   table.classList.add("blame");
-  const more = h("button", { type: "button" }, "More lines");
+  const more = moreButton("More lines", async () => {
+    await add();
+    return `${shownLines} lines are shown`;
+  });
   const state = h("span", { role: "status" });
   let shownLines = 0;
   let last = "";
@@ -59,10 +63,6 @@ export async function blame(parameters, signal) {
     table.removeAttribute("aria-busy");
   }
 
-  more.addEventListener("click", async () => {
-    await add();
-    say(`${shownLines} lines are shown`);
-  });
   if (lines.length > 0) add();
   return {
     title: `Blame of ${path}${ref ? " at " + ref : ""}`,

@@ -2,8 +2,9 @@
 
 import * as api from "../api.js";
 import { codeTable, fileBytesMax, highlighter, isBinary, lineCell, linesMax, linesOf } from "../code.js";
-import { h, say } from "../dom.js";
+import { h } from "../dom.js";
 import { bytes as size, count, short } from "../format.js";
+import { moreButton } from "../more.js";
 import { crumbs, revisionBar, tokenFor } from "../repository.js";
 import { at } from "../route.js";
 import { plain, shown } from "../visible.js";
@@ -72,7 +73,10 @@ function text(parameters, lines) {
   const [from, to] = range(parameters.line);
   const split = highlighter(parameters.path);
   const body = h("tbody");
-  const more = h("button", { type: "button" }, "");
+  const more = moreButton("", () => {
+    add(next + linesMax);
+    return `${next} lines are shown`;
+  });
   let next = 0;
   function add(end) {
     const rows = [];
@@ -104,10 +108,6 @@ function text(parameters, lines) {
     more.textContent = `Show ${Math.min(linesMax, lines.length - next)} more of ${lines.length} lines`;
   }
   add(Math.max(linesMax, to + 20));
-  more.addEventListener("click", () => {
-    add(next + linesMax);
-    say(`${next} lines are shown`);
-  });
   return [codeTable(`Text of ${plain(parameters.path)}`, ["Line", "Text"], body), more];
 }
 

@@ -1,9 +1,10 @@
 // The history of a revision, or of a path, with its graph.
 
 import * as api from "../api.js";
-import { h, say } from "../dom.js";
+import { h } from "../dom.js";
 import { day, moment, short, subject } from "../format.js";
 import { Lanes, draw, widthOf } from "../graph.js";
+import { moreButton } from "../more.js";
 import { crumbs, isEmpty, revisionBar, tokenFor } from "../repository.js";
 import { at } from "../route.js";
 import { shown } from "../visible.js";
@@ -18,7 +19,7 @@ export async function history(parameters, signal) {
     return { title: "History", content: h("p", { class: "empty" }, "The repository has no commit yet.") };
   }
   const body = h("tbody");
-  const more = h("button", { type: "button", hidden: true }, "Older commits");
+  const more = moreButton("Older commits", async () => `${await next()} more commits`);
   const lanes = path ? null : new Lanes(); // parents of a path's commits are not in its list
   const names = labels(token, signal);
   let cursor;
@@ -35,7 +36,6 @@ export async function history(parameters, signal) {
     return page.commits.length;
   }
   await next();
-  more.addEventListener("click", async () => say(`${await next()} more commits`));
   return {
     title: `History of ${path || repo}${ref ? " at " + ref : ""}`,
     heading: path ? ["History of ", shown(path)] : "History",

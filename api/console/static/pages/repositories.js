@@ -1,8 +1,9 @@
 // The repositories of the organization.
 
 import * as api from "../api.js";
-import { h, say } from "../dom.js";
+import { h } from "../dom.js";
 import { bytes, day, moment, time } from "../format.js";
+import { moreButton } from "../more.js";
 import { at, go } from "../route.js";
 import * as session from "../session.js";
 import { shown } from "../visible.js";
@@ -14,7 +15,7 @@ export async function repositories({ q }, signal) {
   const token = session.forOrganization();
   if (!token) return session.all().some(({ claims }) => claims && session.reads(claims)) ? alone(signal) : signin({});
   const body = h("tbody");
-  const more = h("button", { type: "button", hidden: true }, "More repositories");
+  const more = moreButton("More repositories", async () => `${await next()} more repositories`);
   let cursor;
   async function next() {
     const page = await api.json(token, "repos", { query: { q, cursor, limit: pageSize }, signal });
@@ -24,7 +25,6 @@ export async function repositories({ q }, signal) {
     return page.repos.length;
   }
   const found = await next();
-  more.addEventListener("click", async () => say(`${await next()} more repositories`));
   const field = h("input", {
     type: "search",
     name: "q",

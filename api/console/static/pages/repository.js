@@ -1,8 +1,9 @@
 // A repository: what it stores, its branches and tags.
 
 import * as api from "../api.js";
-import { h, say } from "../dom.js";
+import { h } from "../dom.js";
 import { bytes, figure, moment, short, time } from "../format.js";
+import { moreButton } from "../more.js";
 import { tokenFor } from "../repository.js";
 import { at } from "../route.js";
 import { shown } from "../visible.js";
@@ -54,7 +55,7 @@ function facts(about, usage) {
 // listing is a table of branches or of tags, page by page.
 async function listing(token, repo, what, base, signal) {
   const body = h("tbody");
-  const more = h("button", { type: "button", hidden: true }, `More ${what}`);
+  const more = moreButton(`More ${what}`, async () => `${await next()} more ${what}`);
   let cursor;
   async function next() {
     const page = await api.json(token, `repos/${what}`, { query: { cursor, limit: pageSize }, signal });
@@ -64,7 +65,6 @@ async function listing(token, repo, what, base, signal) {
     return page[what].length;
   }
   const found = await next();
-  more.addEventListener("click", async () => say(`${await next()} more ${what}`));
   const title = what === "branches" ? "Branches" : "Tags";
   return h(
     "section",

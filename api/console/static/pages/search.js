@@ -4,6 +4,7 @@ import * as api from "../api.js";
 import { codeTable, highlighter, lineCell } from "../code.js";
 import { h, say } from "../dom.js";
 import { count } from "../format.js";
+import { moreButton } from "../more.js";
 import { overlay } from "../patch.js";
 import { tokenFor } from "../repository.js";
 import { at, go } from "../route.js";
@@ -15,8 +16,8 @@ export async function search(parameters, signal) {
   const form = fields(parameters);
   const title = q ? `Search for ${q}` : "Search";
   if (!q) return { title, focus: form.elements.q, content: form };
-  const results = h("div", { class: "results" });
-  const more = h("button", { type: "button", hidden: true }, "More files");
+  const results = h("div", { class: "results", tabindex: "-1" });
+  const more = moreButton("More files", async () => count(await next(), "more file"));
   let cursor;
   async function next() {
     const answer = await api.json(token, "repos/grep", {
@@ -36,7 +37,6 @@ export async function search(parameters, signal) {
   }
   await next();
   while (results.childElementCount === 0 && cursor) await next(); // a page may be empty
-  more.addEventListener("click", async () => say(`${count(await next(), "more file")}`));
   say(`${count(results.childElementCount, "file")} found`);
   return {
     title,

@@ -1,8 +1,9 @@
 // A folder of a revision.
 
 import * as api from "../api.js";
-import { h, say } from "../dom.js";
+import { h } from "../dom.js";
 import { day, moment, short, subject } from "../format.js";
+import { moreButton } from "../more.js";
 import { crumbs, isEmpty, revisionBar, tokenFor } from "../repository.js";
 import { at } from "../route.js";
 import { shown } from "../visible.js";
@@ -15,7 +16,7 @@ export async function tree(parameters, signal) {
   const token = tokenFor(repo);
   const folder = path.replace(/\/+$/, "");
   const body = h("tbody");
-  const more = h("button", { type: "button", hidden: true }, "More entries");
+  const more = moreButton("More entries", async () => `${await next()} more entries`);
   let cursor;
   async function next() {
     const query = { ref, path: folder, recursive: "false", cursor, limit: pageSize };
@@ -35,7 +36,6 @@ export async function tree(parameters, signal) {
   const top = [crumbs({ repo, ref, path: folder }), revisionBar("tree", parameters, signal)];
   const last = lastCommit(token, repo, ref, folder, signal);
   await next();
-  more.addEventListener("click", async () => say(`${await next()} more entries`));
   return {
     title: `${folder || repo}${ref ? " at " + ref : ""}`,
     heading: folder ? shown(folder + "/") : "Files",

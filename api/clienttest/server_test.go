@@ -194,9 +194,9 @@ func seed(t *testing.T) string {
 }
 
 // pushAll pushes every branch and tag.
-func pushAll(t *testing.T, dir, url string, env ...string) {
+func pushAll(t *testing.T, dir, url string) {
 	t.Helper()
-	command(t, dir, env, "git", "push", "-q", url, "refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*")
+	command(t, dir, nil, "git", "push", "-q", url, "refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*")
 }
 
 // tip returns the ID of a ref of a remote.

@@ -5,7 +5,7 @@ import { h, say } from "../dom.js";
 import { moment } from "../format.js";
 import { at, go } from "../route.js";
 import * as session from "../session.js";
-import { shown } from "../visible.js";
+import { plain, shown } from "../visible.js";
 
 export async function signin({ repo }) {
   const tokens = session.all();
@@ -153,7 +153,7 @@ function list(tokens) {
                     {
                       type: "button",
                       class: "plain",
-                      "aria-label": `Remove the token for ${claims.repo || claims.org}`,
+                      "aria-label": plain(`Remove the token for ${claims.repo || claims.org}`),
                       click: () => {
                         session.remove(text);
                         dispatchEvent(new HashChangeEvent("hashchange"));

@@ -2,30 +2,20 @@
 
 import * as api from "../api.js";
 import { h } from "../dom.js";
-import { day, moment, short, subject } from "../format.js";
+import { bytes, day, moment, short, subject } from "../format.js";
 import { moreButton } from "../more.js";
 import { crumbs, isEmpty, revisionBar, tokenFor } from "../repository.js";
 import { at } from "../route.js";
-import { shown } from "../visible.js";
+import { plain, shown } from "../visible.js";
 
 const pageSize = 1000;
-const kinds = { tree: "folder", symlink: "symbolic link", submodule: "submodule", blob: "file" };
+const aboutPages = 2; // of files that are asked for sizes and commits
+const kinds = { symlink: "symbolic link", submodule: "submodule" };
 
 export async function tree(parameters, signal) {
   const { repo, ref, path = "" } = parameters;
   const token = tokenFor(repo);
   const folder = path.replace(/\/+$/, "");
-  const body = h("tbody");
-  const more = moreButton("More entries", async () => `${await next()} more entries`);
-  let cursor;
-  async function next() {
-    const query = { ref, path: folder, recursive: "false", cursor, limit: pageSize };
-    const page = await api.json(token, "repos/files", { query, signal });
-    body.append(...page.entries.map((entry) => row(repo, ref, folder, entry)));
-    cursor = page.next_cursor;
-    more.hidden = !page.has_more;
-    return page.entries.length;
-  }
   if (await isEmpty(token, ref, signal)) {
     return {
       title: repo,
@@ -33,84 +23,101 @@ export async function tree(parameters, signal) {
       content: h("p", { class: "empty" }, "The repository has no commit yet."),
     };
   }
-  const top = [crumbs({ repo, ref, path: folder }), revisionBar("tree", parameters, signal)];
   const last = lastCommit(token, repo, ref, folder, signal);
+  const body = h("tbody");
+  const more = moreButton("More entries", async () => `${await next()} more entries`);
+  const files = new Map(); // cells of files by path
+  let cursor;
+  async function next() {
+    const query = { ref, path: folder, recursive: "false", cursor, limit: pageSize };
+    const page = await api.json(token, "repos/files", { query, signal });
+    body.append(...page.entries.map((entry) => row(repo, ref, folder, entry, files)));
+    cursor = page.next_cursor;
+    more.hidden = !page.has_more;
+    return page.entries.length;
+  }
+  if (folder) body.append(up(repo, ref, folder));
   await next();
+  fill(token, repo, ref, folder, files, signal).catch(() => {}); // the cells stay empty
+  const heads = [["Name"], ["Last commit", "subject-cell"], ["Date"], ["Size", "number"]].map(([text, name]) =>
+    h("th", { scope: "col", class: name }, text),
+  );
   return {
     title: `${folder || repo}${ref ? " at " + ref : ""}`,
     heading: folder ? shown(folder + "/") : "Files",
     content: [
-      top,
+      crumbs({ repo, ref, path: folder }),
+      revisionBar("tree", parameters, signal),
       last,
       h(
         "div",
         { class: "scroll", tabindex: "0", role: "region", "aria-label": "Entries" },
-        h(
-          "table",
-          { class: "files" },
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              h("th", { scope: "col" }, "Name"),
-              h("th", { scope: "col" }, "Kind"),
-              h("th", { scope: "col", class: "mode" }, "Mode"),
-              h("td", {}),
-            ),
-          ),
-          h(
-            "tbody",
-            {},
-            folder &&
-              h(
-                "tr",
-                {},
-                h(
-                  "th",
-                  { scope: "row" },
-                  h("a", { href: at("tree", { repo, ref, path: folder.split("/").slice(0, -1).join("/") }) }, ".."),
-                ),
-                h("td", {}, "folder"),
-                h("td", { class: "mode" }),
-                h("td", {}),
-              ),
-          ),
-          body,
-        ),
+        h("table", { class: "files" }, h("thead", {}, h("tr", {}, heads)), body),
       ),
       more,
     ],
   };
 }
 
-function row(repo, ref, folder, entry) {
+function up(repo, ref, folder) {
+  const path = folder.split("/").slice(0, -1).join("/");
+  const link = h("a", { href: at("tree", { repo, ref, path }), "aria-label": "Folder above" }, "..");
+  return h("tr", {}, h("th", { scope: "row" }, link), h("td", { class: "subject-cell" }), h("td"), h("td"));
+}
+
+function row(repo, ref, folder, entry, files) {
   const name = folder && entry.path.startsWith(folder + "/") ? entry.path.slice(folder.length + 1) : entry.path;
-  const kind = kinds[entry.type] ?? entry.type;
   const page = { tree: "tree", submodule: "" }[entry.type] ?? "file";
   const label = entry.type === "tree" ? [shown(name), "/"] : shown(name);
+  const kind = entry.mode === "100755" ? "executable" : kinds[entry.type];
+  const cells = { commit: h("td", { class: "subject-cell" }), date: h("td"), size: h("td", { class: "number" }) };
+  if (entry.type !== "tree") files.set(entry.path, cells);
+  const { commit, date, size } = cells;
+  const history = h(
+    "a",
+    { href: at("history", { repo, ref, path: entry.path }), "aria-label": plain(`History of ${entry.path}`) },
+    "history",
+  );
+  if (entry.type === "tree") date.append(history);
   return h(
     "tr",
     { class: entry.type },
-    h("th", { scope: "row" }, page ? h("a", { href: at(page, { repo, ref, path: entry.path }) }, label) : label),
-    h("td", {}, entry.mode === "100755" ? "executable" : kind),
-    h("td", { class: "id mode" }, entry.mode),
     h(
-      "td",
-      {},
-      entry.type !== "submodule" &&
-        h(
-          "a",
-          {
-            class: "dim",
-            href: at("history", { repo, ref, path: entry.path }),
-            "aria-label": `History of ${entry.path}`,
-          },
-          "history",
-        ),
+      "th",
+      { scope: "row" },
+      page ? h("a", { href: at(page, { repo, ref, path: entry.path }) }, label) : label,
+      kind && h("span", { class: "mark" }, kind),
     ),
+    commit,
+    date,
+    size,
   );
+}
+
+// fill adds sizes and last commits. The API tells those of all files below a folder, in tree order, so
+// that a folder with much below it gets those of its first files only.
+async function fill(token, repo, ref, folder, files, signal) {
+  let cursor;
+  const open = new Set(files.keys());
+  for (let i = 0; i < aboutPages && open.size > 0; i++) {
+    const query = { ref, path: folder, cursor, limit: pageSize };
+    const page = await api.json(token, "repos/files/metadata", { query, signal });
+    for (const file of page.files) {
+      const cells = files.get(file.path);
+      if (!cells) continue;
+      open.delete(file.path);
+      if (file.type !== "submodule") cells.size.append(bytes(file.size));
+      const commit = page.commits[file.last_commit_sha];
+      if (!commit) continue;
+      const text = shown(subject(commit.message) || short(file.last_commit_sha));
+      cells.commit.append(h("a", { href: at("commit", { repo, ref: file.last_commit_sha }) }, text));
+      const when = h("time", { datetime: commit.date, title: moment(commit.date) }, day(commit.date));
+      const label = plain(`${day(commit.date)}, history of ${file.path}`);
+      cells.date.append(h("a", { href: at("history", { repo, ref, path: file.path }), "aria-label": label }, when));
+    }
+    if (!page.has_more) return;
+    cursor = page.next_cursor;
+  }
 }
 
 // lastCommit is a line about the commit that changed a folder last. It fills itself.
@@ -119,21 +126,16 @@ export function lastCommit(token, repo, ref, path, signal) {
   api.json(token, "repos/commits", { query: { ref, path, limit: 1 }, signal }).then(
     ({ commits: [commit] }) => {
       if (!commit) return;
+      const date = h("time", { datetime: commit.date, title: moment(commit.date) }, day(commit.date));
       line.replaceChildren(
         h("a", { class: "id", href: at("commit", { repo, ref: commit.sha }) }, short(commit.sha)),
         " ",
         h("span", { class: "subject" }, shown(subject(commit.message))),
         " ",
-        h(
-          "span",
-          { class: "dim" },
-          shown(commit.author_name),
-          ", ",
-          h("time", { datetime: commit.date, title: moment(commit.date) }, day(commit.date)),
-        ),
+        h("span", { class: "dim" }, shown(commit.author_name), ", ", date),
       );
     },
-    () => {},
-  ); // the listing says what is wrong
+    () => {}, // the listing says what is wrong
+  );
   return line;
 }

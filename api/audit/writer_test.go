@@ -2,16 +2,21 @@ package audit_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"packhorse/api/audit"
@@ -194,14 +199,11 @@ func TestTornLine(t *testing.T) {
 
 // disk is an output with little room.
 type disk struct {
-	mu   sync.Mutex
-	room int // guarded by mu; in bytes
+	room int // in bytes
 	text bytes.Buffer
 }
 
 func (d *disk) Write(p []byte) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	n := min(len(p), d.room)
 	d.room -= n
 	d.text.Write(p[:n])
@@ -211,119 +213,96 @@ func (d *disk) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (d *disk) grow(room int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.room = room
-}
-
-// heard collects a log.
-type heard struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	said chan struct{} // gets one for each message
-}
-
-func (h *heard) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.text.Write(p)
-	h.said <- struct{}{}
-	return len(p), nil
-}
-
-func (h *heard) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.text.String()
-}
-
 // While the disk is full, records are lost, counted and reported once, and nobody waits; afterwards
 // the next record is whole, and the end of the trouble is reported.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	out, log := &disk{room: 60}, &heard{said: make(chan struct{}, 10)}
-	w := open(t, audit.Options{To: audit.Stdout, Out: out, Logger: slog.New(slog.NewTextHandler(log, nil))})
-	for i := range 3 {
-		w.Write(&audit.Record{Action: fmt.Sprint("lost", i)})
-	}
-	<-log.said
-	for w.Failures() < 3 { // each write comes to its end by itself
-		w.Write(&audit.Record{Action: "lost"})
-	}
-	failed := w.Failures()
-	out.grow(1 << 20)
-	for w.Records() == 0 {
-		w.Write(&audit.Record{Action: "written"})
-	}
-	<-log.said
-	closed(t, w)
-	text := out.text.String()
-	torn, rest, _ := strings.Cut(text, "\n")
-	if len(torn) != 60 || json.Valid([]byte(torn)) {
-		t.Errorf("before the disk was full: %q", torn)
-	}
-	for i, action := range actionsIn(t, []byte(rest)) {
-		if action != "lost" && action != "written" {
-			t.Errorf("record %d: %s", i, action)
+	synctest.Test(t, func(t *testing.T) {
+		out, log := &disk{room: 60}, &bytes.Buffer{}
+		w := open(t, audit.Options{To: audit.Stdout, Out: out, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		write := func(action string) {
+			w.Write(&audit.Record{Action: action})
+			synctest.Wait() // until it is written, or lost
 		}
-	}
-	if count := strings.Count(rest, "\n"); uint64(count) != w.Records() || w.Failures() < failed {
-		t.Errorf("%d lines, %d records, %d failures", count, w.Records(), w.Failures())
-	}
-	for _, message := range []string{"failed to write to the audit log", "the audit log is written again"} {
-		if strings.Count(log.String(), message) != 1 {
-			t.Errorf("%q: logged\n%s", message, log)
+		for range 3 {
+			write("lost")
 		}
-	}
+		out.room = 1 << 20
+		write("first")
+		write("second")
+		closed(t, w)
+		torn, rest, _ := strings.Cut(out.text.String(), "\n")
+		if len(torn) != 60 || json.Valid([]byte(torn)) {
+			t.Errorf("before the disk was full: %q", torn)
+		}
+		if got := actionsIn(t, []byte(rest)); !slices.Equal(got, []string{"first", "second"}) {
+			t.Errorf("got %v", got)
+		}
+		if w.Records() != 2 || w.Failures() != 3 {
+			t.Errorf("%d records, %d failures", w.Records(), w.Failures())
+		}
+		for _, message := range []string{"failed to write to the audit log", "the audit log is written again"} {
+			if strings.Count(log.String(), message) != 1 {
+				t.Errorf("%q: logged\n%s", message, log)
+			}
+		}
+	})
 }
 
 // gate is an output that takes nothing until it is opened.
 type gate struct {
-	asked  chan struct{} // closed by the first write
 	opened chan struct{}
-	once   sync.Once
 	text   bytes.Buffer
 }
 
 func (g *gate) Write(p []byte) (int, error) {
-	g.once.Do(func() { close(g.asked) })
 	<-g.opened
 	return g.text.Write(p)
 }
 
-// When the queue is full a writer waits, and no record is dropped; Close gives up with its context,
-// and otherwise writes everything.
+// When the queue is full a writer waits, and no record is dropped; a Close whose time is over gives
+// up.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
-	out := &gate{asked: make(chan struct{}), opened: make(chan struct{})}
-	w := open(t, audit.Options{To: audit.Stdout, Out: out, QueueBytes: 300})
-	w.Write(&audit.Record{Action: "taken"})
-	<-out.asked
-	w.Write(&audit.Record{Action: "queued"})
-	w.Write(&audit.Record{Action: "queued"})
-	var waiting sync.WaitGroup
-	passed := make(chan struct{}, 20)
-	for range cap(passed) {
-		waiting.Go(func() {
-			w.Write(&audit.Record{Action: "waits", UserAgent: strings.Repeat("x", 200)})
-			passed <- struct{}{}
-		})
-	}
-	select {
-	case <-passed:
-		t.Error("a record got into a queue that is full")
-	default:
-	}
-	close(out.opened)
-	waiting.Wait()
-	closed(t, w)
-	if got := actionsIn(t, out.text.Bytes()); len(got) != 3+cap(passed) || got[2] != "queued" || got[3] != "waits" {
-		t.Errorf("got %v", got)
-	}
-	if w.Records() != uint64(3+cap(passed)) || w.Failures() != 0 {
-		t.Errorf("%d records, %d failures", w.Records(), w.Failures())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		out := &gate{opened: make(chan struct{})}
+		w := open(t, audit.Options{To: audit.Stdout, Out: out, QueueBytes: 300})
+		w.Write(&audit.Record{Action: "taken"})
+		synctest.Wait()
+		w.Write(&audit.Record{Action: "queued"})
+		w.Write(&audit.Record{Action: "queued"})
+		var passed atomic.Int64
+		for range 20 {
+			go func() {
+				w.Write(&audit.Record{Action: "waits", UserAgent: strings.Repeat("x", 200)})
+				passed.Add(1)
+			}()
+		}
+		synctest.Wait()
+		if passed.Load() > 0 {
+			t.Errorf("%d records got into a queue that is full", passed.Load())
+		}
+		close(out.opened)
+		synctest.Wait()
+		closed(t, w)
+		got := actionsIn(t, out.text.Bytes())
+		if len(got) != 23 || got[2] != "queued" || got[3] != "waits" || passed.Load() != 20 {
+			t.Errorf("%d have passed, got %v", passed.Load(), got)
+		}
+		if w.Records() != 23 || w.Failures() != 0 {
+			t.Errorf("%d records, %d failures", w.Records(), w.Failures())
+		}
+
+		stuck := &gate{opened: make(chan struct{})}
+		defer close(stuck.opened)
+		w = open(t, audit.Options{To: audit.Stdout, Out: stuck})
+		w.Write(&audit.Record{Action: "taken"})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := w.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close: %v", err)
+		}
+	})
 }
 
 // Messages to syslog are of authpriv, and stay JSON when they are too long for it.

@@ -93,6 +93,15 @@ func TestAudit(t *testing.T) {
 	if _, err := git.Try(nil, "push", "--quiet", "--force", remote(bound), old+":refs/heads/main"); err == nil {
 		t.Error("the policy let a push through")
 	}
+	if err := os.WriteFile(filepath.Join(a.OrgDir(), "org.yaml"), []byte("create_on_push: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.reload(t)
+	fresh, err := a.Token(t.Context(), "fresh", "--scope", "git:write,repo:write")
+	if err != nil {
+		t.Fatal(err)
+	}
+	git.Git("push", "--quiet", strings.Replace(remote(fresh), "web/site", "fresh", 1), old+":refs/heads/main")
 	if got := packhorse(t, nil, "gc", "--data", filepath.Join(a.dir, "data")); got.status != 0 {
 		t.Errorf("gc: %+v", got)
 	}
@@ -125,6 +134,8 @@ func TestAudit(t *testing.T) {
 		fmt.Sprintf("http acme web/site gitPush 200  refs/heads/main:%.7s>%.7s@3", old, tip),
 		"http acme web/site gitFetch 200 ",
 		"http acme web/site gitPush 200 refs.ErrDenied",
+		"background acme  organizationChanged 0 ",
+		fmt.Sprintf("http acme fresh gitPush 200  refs/heads/main:%s>%.7s@1", none, old),
 		"admin   gc 200 ",
 		"background beta  organizationAdded 0 ",
 		"background beta  keyRegistered 0 ",
@@ -145,7 +156,7 @@ func TestAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{token, bound, string(key), strings.Split(string(key), "\n")[1]} {
+	for _, secret := range []string{token, bound, fresh, string(key), strings.Split(string(key), "\n")[1]} {
 		for _, part := range append(strings.Split(secret, "."), secret) {
 			if bytes.Contains(text, []byte(part)) {
 				t.Errorf("the log has the secret %s", part)

@@ -15,9 +15,9 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkPushPaths pushes 10,000 commits, 300 with -short, onto a first one, free and under a policy of paths that
-// lets them through, in turns. "ratio" is the median time of the second by that of the first; half
-// of an operation is each.
+// BenchmarkPushPaths pushes 10,000 commits, 300 with -short, onto a first one, free and under a
+// policy of paths that lets them through, in turns. "ratio" is the median time of the second by
+// that of the first; half of an operation is each.
 func BenchmarkPushPaths(b *testing.B) {
 	commits := 10_000
 	if testing.Short() {

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -85,6 +86,25 @@ func TestFilesAreLinked(t *testing.T) {
 		if !used[name] {
 			t.Errorf("%s is there and not named", name)
 		}
+	}
+}
+
+// The page for operators asks for metrics that there are: docs/operations.md lists them, and a test
+// of the server compares.
+func TestMetricsAreKnown(t *testing.T) {
+	t.Parallel()
+	listed, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := regexp.MustCompile(`packhorse_[a-z_]+`).FindAllString(files(t)[console.Path+"/pages/operations.js"], -1)
+	for _, name := range asked {
+		if !strings.Contains(string(listed), "| `"+name+"` |") {
+			t.Errorf("no document lists %s", name)
+		}
+	}
+	if len(asked) < 20 {
+		t.Errorf("the page asks for %q only", asked)
 	}
 }
 

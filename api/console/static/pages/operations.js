@@ -91,6 +91,7 @@ const alarms = {
   packhorse_damaged: "stored things were found damaged",
   packhorse_panics_total: "requests ended in a panic",
   packhorse_maintenance_failures_total: "steps of maintenance failed",
+  packhorse_audit_failures_total: "records of the audit log were lost",
   packhorse_organizations_unread: "paths of organizations cannot be read",
 };
 

@@ -62,6 +62,7 @@ func (c *cost) begin() error {
 // request holds nothing or the amount of a waiting one.
 func (c *cost) work() error {
 	x := c.x
+	defer observeSince(x.server.metrics.memoryWait, time.Now())
 	release, err := x.server.memory.Acquire(x.ctx, x.tenant(), 0, x.endpoint.CostsBytes)
 	if err != nil {
 		return busy(err)
@@ -183,6 +184,7 @@ func (x *transfer) Slot(ctx context.Context) (func(), error) {
 	if config, ok := x.server.tokens.OrgConfig(x.grant.Org); ok {
 		share = int64(config.Limits.HeavySlots)
 	}
+	defer observeSince(x.server.metrics.slotWait, time.Now())
 	release, err := x.server.slots.Acquire(ctx, x.tenant(), share, 1)
 	if err != nil {
 		return nil, busy(err)
@@ -194,6 +196,7 @@ func (x *transfer) Slot(ctx context.Context) (func(), error) {
 // behind those that hold nothing, and its holding counts towards the largest amount: otherwise it
 // would wait for itself.
 func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (release func(), err error) {
+	defer observeSince(x.server.metrics.memoryWait, time.Now())
 	if held := x.reserved(); held == 0 {
 		release, err = x.server.memory.Acquire(ctx, x.tenant(), 0, sizeBytes)
 	} else {

@@ -3,24 +3,36 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"packhorse/api/auth"
+	"packhorse/engine/pathpolicy"
+	"packhorse/refs"
 )
 
 // metrics are the metrics of the door in /metrics. No label names an organization or a repository
 // (docs/invariants.md 37).
 type metrics struct {
 	requests *prometheus.CounterVec   // route, method, status
-	seconds  *prometheus.HistogramVec // route
+	seconds  *prometheus.HistogramVec // route, method, status_class
+	running  prometheus.Gauge
 	received prometheus.Counter
 	sent     prometheus.Counter
 	cut      prometheus.Counter
 	panics   prometheus.Counter
 	corrupt  prometheus.Counter
+	refusals *prometheus.CounterVec // reason
+	denials  *prometheus.CounterVec // op
+
+	slotWait, memoryWait prometheus.Observer
+	git                  gitMetrics
 }
 
 // Figure is a metric with a value from another package.
@@ -42,7 +54,7 @@ func (f *Figure) collector() prometheus.Collector {
 
 const namespace = "packhorse"
 
-func newMetrics(s *Server, figures []Figure) (*metrics, error) {
+func newMetrics(s *Server, version string, figures []Figure) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
 	}
@@ -53,19 +65,35 @@ func newMetrics(s *Server, figures []Figure) (*metrics, error) {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "http_requests_total", Help: "Requests answered.",
 		}, []string{"route", "method", "status"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "http_request_seconds",
-			Help:    "Time from the header of a request to the end of the answer.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 11),
-		}, []string{"route"}),
+		seconds: newDurations("http_request_duration_seconds", "Time from the header of a request to the end of the answer.",
+			"route", "method", "status_class"),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "http_requests_in_flight", Help: "Requests that have begun and not ended.",
+		}),
 		received: counter("http_received_bytes_total", "Bytes of request bodies."),
 		sent:     counter("http_sent_bytes_total", "Bytes of answers' bodies."),
 		cut:      counter("http_answers_cut_total", "Answers that ended before they were whole."),
 		panics:   counter("panics_total", "Requests that ended in a panic."),
 		corrupt:  counter("corrupt_answers_total", "Requests that met stored bytes which failed a check."),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "token_refusals_total", Help: "Requests whose token was refused, by the reason.",
+		}, []string{"reason"}),
+		denials: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "policy_denials_total", Help: "Changes of refs that a token's policy forbids, by the op.",
+		}, []string{"op"}),
+		git: newGitMetrics(),
 	}
+	for _, reason := range auth.Reasons() {
+		m.refusals.WithLabelValues(reason)
+	}
+	for _, op := range deniedOps {
+		m.denials.WithLabelValues(string(op))
+	}
+	waits := newDurations("request_queue_seconds", "Time that requests waited for a heavy slot or for memory.", "queue")
+	m.slotWait, m.memoryWait = waits.WithLabelValues("slots"), waits.WithLabelValues("memory")
 	collectors := []prometheus.Collector{
-		m.requests, m.seconds, m.received, m.sent, m.cut, m.panics, m.corrupt,
+		m.requests, m.seconds, m.running, m.received, m.sent, m.cut, m.panics, m.corrupt, m.refusals, m.denials, waits,
+		m.git.seconds, m.git.received, m.git.sent, buildInfo(version),
 		gauge("http_connections", "Open connections.", func() float64 {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -138,7 +166,26 @@ func bounded(text string) string { return text[:min(len(text), textBytesMax)] }
 // count counts an answer of a route.
 func (s *Server) count(label, method string, status int, took time.Duration) {
 	s.metrics.requests.WithLabelValues(label, method, strconv.Itoa(status)).Inc()
-	s.metrics.seconds.WithLabelValues(label).Observe(took.Seconds())
+	s.metrics.seconds.WithLabelValues(label, method, statusClass(status)).Observe(took.Seconds())
+}
+
+// deniedOps are the ops whose denials are counted by name. A token may have any other text as an
+// op, which counts as "other".
+var deniedOps = []refs.Op{refs.NoPush, refs.NoForcePush, refs.VerifySig, pathpolicy.NoWrite, otherOp}
+
+const otherOp refs.Op = "other"
+
+// countDenial counts err if it is the refusal of a policy.
+func (m *metrics) countDenial(err error) {
+	denied, ok := errors.AsType[*refs.DeniedError](err)
+	if !ok {
+		return
+	}
+	op := otherOp
+	if slices.Contains(deniedOps, denied.Op) {
+		op = denied.Op
+	}
+	m.denials.WithLabelValues(string(op)).Inc()
 }
 
 // account counts and logs a request that has ended. Neither its query nor any header but the user
@@ -155,8 +202,12 @@ func (s *Server) account(x *transfer) {
 	s.count(label, method, status, took)
 	s.metrics.received.Add(float64(x.body.read))
 	s.metrics.sent.Add(float64(x.answer.sent))
+	s.metrics.running.Dec()
 	if x.answer.err != nil {
 		s.metrics.cut.Inc()
+	}
+	if x.operation != "" {
+		s.metrics.git.count(x, status, took)
 	}
 	if !s.logger.Enabled(context.Background(), slog.LevelInfo) {
 		return

@@ -72,6 +72,7 @@ func (s *Server) expect(fast *fasthttp.RequestCtx) int {
 	x.conn.beginBody(err == nil && x.endpoint.Patient)
 	if err == nil {
 		x.cancel(context.Canceled)
+		s.metrics.running.Dec() // serve begins it anew
 		return http.StatusContinue
 	}
 	s.tell(x, err)
@@ -94,6 +95,7 @@ func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
 	c := connOf(fast.Conn())
 	x := &transfer{server: s, fast: fast, conn: c, client: c.peer, id: s.ids.next(), started: time.Now(), refuse: s.refuse}
 	x.ctx, x.cancel = context.WithCancelCause(s.ctx)
+	s.metrics.running.Inc()
 	s.tell(x, refuse(status, message))
 	x.send()
 	x.finish()
@@ -161,6 +163,7 @@ func (s *Server) identify(x *transfer) error {
 	}
 	grant, err := s.tokens.VerifyFrom(x.client, x.Header("Authorization"))
 	if err != nil {
+		s.metrics.refusals.WithLabelValues(auth.ReasonOf(err)).Inc()
 		return err
 	}
 	x.grant = grant
@@ -279,6 +282,7 @@ func (s *Server) note(x *transfer, p *problem.Problem, err error) {
 	if p.Corrupt {
 		s.metrics.corrupt.Inc()
 	}
+	s.metrics.countDenial(err)
 	level, message := slog.LevelError, "request failed"
 	switch {
 	case p.Away:

@@ -182,7 +182,7 @@ func NewServer(config Config) (*Server, error) {
 		s.tls.NextProtos = []string{"http/1.1"}
 		s.tls.MinVersion = max(s.tls.MinVersion, tls.VersionTLS12)
 	}
-	if s.metrics, err = newMetrics(s, config.Figures); err != nil {
+	if s.metrics, err = newMetrics(s, config.Version, config.Figures); err != nil {
 		return nil, err
 	}
 	for _, e := range slices.Concat(

@@ -40,6 +40,8 @@ type transfer struct {
 	git      exchange.GitPath
 	grant    *auth.Grant // nil until the token is verified
 
+	operation exchange.Operation // "" for none
+
 	answer    answer
 	cost      cost         // the memory for its route
 	holding   fair.Holding // and for its growth
@@ -70,6 +72,7 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 		method:  string(fast.Request.Header.Method()),
 		started: time.Now(),
 	}
+	s.metrics.running.Inc()
 	x.client = x.conn.peer
 	if s.proxies.trusted(x.client) {
 		x.client = s.proxies.client(x.client, fast.Request.Header.PeekAll("X-Forwarded-For"))

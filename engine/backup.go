@@ -43,7 +43,11 @@ func (h *Host) Backup(ctx context.Context, dest *file.Dir, options backup.Option
 		return backup.Report{}, ErrNoCheckpoints
 	}
 	options.Time = h.now()
-	return backup.Write(ctx, source, dest, options)
+	report, err := backup.Write(ctx, source, dest, options)
+	if err == nil {
+		h.care.backup.Store(options.Time.UnixNano())
+	}
+	return report, err
 }
 
 // copyRows makes a checkpoint of the rows of keys at one instant, in a scratch folder of dest.

@@ -134,6 +134,7 @@ func (h *Host) Fsck(ctx context.Context, options FsckOptions) iter.Seq2[Checked,
 			if whole && report.ProblemCount == 0 {
 				sound()
 			}
+			h.care.check.Store(h.now().UnixNano())
 			if report.ProblemCount+report.UnregisteredCount > 0 {
 				yield(Checked{Objects: *report}, nil)
 			}

@@ -33,7 +33,7 @@
 //	upstreams, syncing, syncclaim,       other hosts
 //	credential
 //	maintain, scrub, fsck, backup,       care of the store
-//	storeid, unregistered
+//	caretimes, storeid, unregistered
 //	duties                               work in the background, and which server does it
 //	usage                                what repositories store, and their quotas
 //	narrate                              progress as git prints it
@@ -109,6 +109,7 @@ type Host struct {
 	maintaining chan struct{} // holds one when a maintenance runs
 
 	scrubbed scrubCounts
+	care     careTimes
 
 	// One of the two is used: see duties.go.
 	member    *cluster.Member

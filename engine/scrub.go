@@ -60,6 +60,7 @@ func (h *Host) Scrub(ctx context.Context, options ScrubOptions) error {
 			return fmt.Errorf("scrub: %w", err)
 		}
 		h.scrubbed.passes.Add(1)
+		h.care.check.Store(h.now().UnixNano())
 	}
 	return nil
 }

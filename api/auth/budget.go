@@ -89,5 +89,7 @@ func (b *budgets) placeLocked(address netip.Addr, now time.Time) *budget {
 
 // errSpent is the refusal of an address that has spent its budget.
 func errSpent(wait time.Duration) *Error {
-	return &Error{Status: http.StatusTooManyRequests, Message: "too many bad tokens from this address", Retry: wait}
+	return &Error{
+		Status: http.StatusTooManyRequests, code: codeSpent, Message: "too many bad tokens from this address", Retry: wait,
+	}
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // ErrKey says that a file holds no key that may sign tokens.
@@ -63,6 +65,41 @@ func (e *Error) Code() string { return e.code }
 
 // RetryAfter is when the client may try again, or 0.
 func (e *Error) RetryAfter() time.Duration { return e.Retry }
+
+// codeSpent is the code of [errSpent], whose errors differ in their times.
+const codeSpent = "auth.ErrBudget"
+
+// Reasons returns the reason of every refusal of a token, as [ReasonOf] does.
+func Reasons() []string {
+	reasons := []string{reasonOf(codeSpent)}
+	for _, e := range []*Error{
+		ErrMissing, ErrDuplicate, ErrRevoked, errScheme, errTooLong, errMalformed, errSignature, errNoExpiry, errExpired,
+		errNotYet, errBadPaths, errBadPolicy, errUnread,
+	} {
+		reasons = append(reasons, reasonOf(e.code))
+	}
+	return reasons
+}
+
+// ReasonOf returns a word for why a token was refused, such as "too_long": its code in the form of
+// the values of metrics. It is "other" for an error that is no refusal of a token.
+func ReasonOf(err error) string {
+	if refusal, ok := errors.AsType[*Error](err); ok && refusal.code != "" {
+		return reasonOf(refusal.code)
+	}
+	return "other"
+}
+
+func reasonOf(code string) string {
+	var word strings.Builder
+	for i, c := range strings.TrimPrefix(code, "auth.Err") {
+		if unicode.IsUpper(c) && i > 0 {
+			word.WriteByte('_')
+		}
+		word.WriteRune(unicode.ToLower(c))
+	}
+	return word.String()
+}
 
 // told is a refusal with a detail for the log that the client does not get.
 type told struct {

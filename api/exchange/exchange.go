@@ -33,6 +33,10 @@ type Request interface {
 	// RequestID names the request in logs and in the X-Request-Id header of its answer, which the
 	// server sets.
 	RequestID() string
+	// Operation names the git operation that the request turned out to be, for metrics and traces; a
+	// later call replaces an earlier one. Without a call the request is none. It is called by the
+	// goroutine of the handler or of the write function of Stream.
+	Operation(name Operation)
 	// RemoteAddr is the address of the client: "host:port" of the peer, or the host alone that a
 	// trusted proxy names.
 	RemoteAddr() string

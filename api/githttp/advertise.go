@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
@@ -21,6 +22,7 @@ var streamBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 
 
 // advertise answers info/refs: the capabilities in version 2, the refs too in versions 0 and 1.
 func (s *session) advertise() error {
+	s.x.Operation(exchange.Advertise)
 	contentType := "application/x-" + s.service + "-advertisement"
 	if s.version == 2 {
 		s.x.Acts(ActCapabilities)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
@@ -36,6 +37,11 @@ func (s *session) streamFetch(
 ) error {
 	if len(request.Haves) == 0 {
 		s.x.Acts(ActClone)
+	}
+	if len(request.Haves) == 0 && len(request.Shallow) == 0 {
+		s.x.Operation(exchange.Clone)
+	} else {
+		s.x.Operation(exchange.Fetch)
 	}
 	fetch, err := s.repo.Fetch(s.x.Context(), request)
 	if errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrInvalid) {
@@ -67,6 +73,7 @@ func (a *fetchAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch, 
 			return out.fail(err)
 		}
 		if !over {
+			s.x.Operation(exchange.Negotiation)
 			return out.end()
 		}
 	}

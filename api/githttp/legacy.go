@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
@@ -159,6 +160,7 @@ func (a *legacyAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch,
 		}
 	}
 	if !a.flushed && !a.done {
+		s.x.Operation(exchange.Negotiation)
 		return out.flush()
 	}
 	over, err := a.acknowledge(ctx, fetch, out)
@@ -166,6 +168,7 @@ func (a *legacyAsk) answer(ctx context.Context, s *session, fetch *engine.Fetch,
 		return out.fail(err)
 	}
 	if !over {
+		s.x.Operation(exchange.Negotiation)
 		return out.flush()
 	}
 	return s.sendPack(ctx, fetch, out, !a.noProgress)

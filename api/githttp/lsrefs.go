@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/pack/pktline"
 	"packhorse/refs"
@@ -43,6 +44,7 @@ func (a *lsRefsAsk) argument(text string) error {
 
 // lsRefs answers gitprotocol-v2(5), "ls-refs".
 func (s *session) lsRefs(in *pktline.Reader, arguments bool) error {
+	s.x.Operation(exchange.LsRefs)
 	ask := &lsRefsAsk{}
 	if err := readArguments(in, arguments, ask.argument); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
@@ -32,6 +33,7 @@ func (a *infoAsk) argument(text string) error {
 // objectInfo answers gitprotocol-v2(5), "object-info". The lines have no line ends, as git's have
 // none.
 func (s *session) objectInfo(in *pktline.Reader, arguments bool) error {
+	s.x.Operation(exchange.ObjectInfo)
 	ask := &infoAsk{}
 	if err := readArguments(in, arguments, ask.argument); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/pack/object"
 	"packhorse/pack/pktline"
@@ -45,6 +46,7 @@ func (s *session) receive() error {
 		s.respondEmpty()
 		return readToEnd(in.Rest())
 	}
+	s.x.Operation(exchange.Push)
 	ask.Namespace, ask.Import = s.space, s.imports
 	if ask.bringsPack() {
 		s.x.BodyFlows()

@@ -28,6 +28,7 @@ type archiveJSON struct {
 
 // Archive answers POST /repos/archive with a tar.gz of the files of a revision.
 func (d *Door) Archive(x exchange.Exchange, grant *auth.Grant) error {
+	x.Operation(exchange.Archive)
 	var body archiveJSON
 	if _, err := readJSON(x, &body, true); err != nil {
 		return err

@@ -53,5 +53,9 @@ func maintenanceFigures(host *engine.Host) []api.Figure {
 		counter("maintenance_failures_total", "Steps of maintenance that failed.", func(s maintain.Stats) uint64 {
 			return s.Failures
 		}),
+		{
+			Name: "maintenance_due", Help: "Pools that wait for a compaction.",
+			Value: func() float64 { return float64(host.MaintenanceStats().DueCount) },
+		},
 	}
 }

@@ -76,6 +76,7 @@ type Watch struct {
 // state is the result of the last check.
 type state struct {
 	free    uint64
+	total   uint64 // size of the disk; 0 if the file system does not report it
 	limit   uint64
 	refusal error // of writes: nil, or a *shortage
 	failed  error // why the free space is unknown
@@ -174,6 +175,9 @@ func (w *Watch) Room(size int64) error {
 // report it.
 func (w *Watch) Free() uint64 { return w.state.Load().free }
 
+// Total returns the size of the disk at the last check, 0 if the file system does not report it.
+func (w *Watch) Total() uint64 { return w.state.Load().total }
+
 // Err returns why the free space could not be determined, nil if it could.
 func (w *Watch) Err() error { return w.state.Load().failed }
 
@@ -218,9 +222,11 @@ func (w *Watch) measure(refusal error) state {
 		return state{free: ^uint64(0)}
 	}
 	if err != nil {
-		return state{free: before.free, refusal: before.refusal, failed: fmt.Errorf("get free space: %w", err)}
+		return state{
+			free: before.free, total: before.total, refusal: before.refusal, failed: fmt.Errorf("get free space: %w", err),
+		}
 	}
-	s := state{free: usage.AvailBytes}
+	s := state{free: usage.AvailBytes, total: usage.TotalBytes}
 	s.limit = w.limit(usage.TotalBytes)
 	enough := s.limit
 	if before.refusal != nil {

@@ -40,6 +40,8 @@ type Exchange struct {
 	body   io.Reader
 	flows  bool
 
+	operations []exchange.Operation
+
 	headers http.Header
 	status  int
 	whole   []byte
@@ -81,6 +83,12 @@ func (x *Exchange) Serving() context.Context { return x.ServingCtx }
 
 // RequestID is the same for every request.
 func (x *Exchange) RequestID() string { return "test-request" }
+
+// Operation is recorded for Operations.
+func (x *Exchange) Operation(name exchange.Operation) { x.operations = append(x.operations, name) }
+
+// Operations returns what the handler, and the stream, have called Operation with.
+func (x *Exchange) Operations() []exchange.Operation { return x.operations }
 
 // RemoteAddr is the same for every request.
 func (x *Exchange) RemoteAddr() string { return "192.0.2.1:1234" }

@@ -46,6 +46,7 @@ func (x *served) Context() context.Context             { return x.r.Context() }
 func (x *served) Acts(string)                          {}
 func (x *served) Serving() context.Context             { return context.Background() }
 func (x *served) RequestID() string                    { return "test-request" }
+func (x *served) Operation(exchange.Operation)         {}
 func (x *served) RemoteAddr() string                   { return x.r.RemoteAddr }
 func (x *served) Scheme() string                       { return "http" }
 func (x *served) Method() string                       { return x.r.Method }

@@ -170,6 +170,9 @@ func (s *Server) accountInner(x *inner, took time.Duration) {
 		slog.String("org", x.request.grant.Org), slog.String("repo", x.request.grant.Repo),
 		slog.String("sub", x.request.grant.Subject),
 	}
+	if x.request.link.IsValid() {
+		attrs = append(attrs, slog.String("trace_id", x.request.link.TraceID()))
+	}
 	if x.reason != "" {
 		attrs = append(attrs, slog.String("error", bounded(x.reason)))
 	}

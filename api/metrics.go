@@ -224,6 +224,9 @@ func (s *Server) account(x *transfer) {
 		slog.Duration("took", took),
 		slog.String("user_agent", bounded(x.Header("User-Agent"))),
 	)
+	if x.link.IsValid() {
+		attrs = append(attrs, slog.String("trace_id", x.link.TraceID()))
+	}
 	if x.client != x.conn.peer {
 		attrs = append(attrs, slog.String("proxy", x.conn.RemoteAddr().String()))
 	}

@@ -291,6 +291,9 @@ func (s *Server) note(x *transfer, p *problem.Problem, err error) {
 		return
 	}
 	attrs := []any{"request_id", x.id}
+	if x.link.IsValid() {
+		attrs = append(attrs, "trace_id", x.link.TraceID())
+	}
 	if g := x.grant; g != nil {
 		attrs = append(attrs, "org", g.Org, "repo", g.Repo)
 	}

@@ -14,6 +14,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/odb/fair"
+	"packhorse/odb/span"
 )
 
 // transfer is the [exchange.Exchange] of one request over fasthttp. It returns copies: fasthttp
@@ -34,6 +35,7 @@ type transfer struct {
 	values  url.Values
 	started time.Time
 	body    body
+	link    span.Link // of the request's span, or of the one that it came with; zero without both
 
 	endpoint *endpoint // nil until it is found
 	refuse   Refuse    // of the door that the path belongs to
@@ -81,6 +83,7 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 	if s.audit != nil {
 		x.ctx, x.changes = audit.Collect(x.ctx, x.id)
 	}
+	x.follow()
 	x.body = body{
 		conn: x.conn, announced: int64(fast.Request.Header.ContentLength()), max: s.limits.JSONBytes, cost: &x.cost,
 	}

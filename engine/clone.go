@@ -14,6 +14,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/fair"
 	"packhorse/odb/packgen"
+	"packhorse/odb/span"
 	"packhorse/pack/object"
 )
 
@@ -161,7 +162,9 @@ type plannedPack struct {
 // plan decides on the content of the pack. The plan is sent or generated, which also closes it.
 func (f *Fetch) plan(
 	ctx context.Context, request packgen.Request, slot func(context.Context) (func(), error), tell func(string),
-) (*plannedPack, error) {
+) (_ *plannedPack, err error) {
+	ctx, s := span.Begin(ctx, "pack plan") // with the wait for a slot
+	defer func() { s.End(err) }()
 	if slot != nil {
 		release, err := slot(ctx)
 		if err != nil {
@@ -181,7 +184,7 @@ func (f *Fetch) plan(
 // to that request.
 func (p *plannedPack) generate(ctx context.Context) clonecache.Generate {
 	return func(flight context.Context, w io.Writer, tell func(string)) error {
-		return p.send(fair.Charge(flight, ctx), w, tell)
+		return p.send(span.Move(fair.Charge(flight, ctx), ctx), w, tell)
 	}
 }
 
@@ -189,7 +192,11 @@ func (p *plannedPack) generate(ctx context.Context) clonecache.Generate {
 func (p *plannedPack) send(ctx context.Context, w io.Writer, tell func(string)) error {
 	defer p.view.Close()
 	defer p.plan.Close()
-	if _, err := p.plan.WriteTo(ctx, w, narrate(tell)); err != nil {
+	ctx, s := span.Begin(ctx, "pack generation")
+	sent, err := p.plan.WriteTo(ctx, w, narrate(tell))
+	s.Count("packhorse.pack.bytes", sent)
+	s.End(err)
+	if err != nil {
 		return fmt.Errorf("send pack: %w", err)
 	}
 	return nil

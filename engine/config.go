@@ -13,6 +13,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/space"
+	"packhorse/odb/span"
 	"packhorse/refs"
 )
 
@@ -58,6 +59,8 @@ type Config struct {
 	// write's Recheck asks, its webhooks and the rest. A nil function means that organizations are not
 	// rows.
 	FollowOrg func(ctx context.Context, org string, row []byte) error
+	// Tracer records spans of work in the background, and of what requests have caused; nil for none.
+	Tracer span.Tracer
 	// Webhooks is the configuration of webhooks.
 	Webhooks WebhookConfig
 	// Upstreams is the configuration of upstreams.

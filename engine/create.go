@@ -89,6 +89,7 @@ func (h *Host) CreateRepository(ctx context.Context, actor Actor, request Create
 			return Created{}, fmt.Errorf("create repository %q: %w", request.Name, err)
 		}
 		if origin != nil {
+			h.causes.note(ctx, created.Item.ID)
 			h.upstreams.worker.WakeNow(created.Item.ID)
 		}
 		begin.settled(ctx) // after a crash a finalized file would be unknown and would stay forever

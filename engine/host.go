@@ -32,6 +32,7 @@
 //	events, webhooks                     the journal, and what is told of it
 //	upstreams, syncing, syncclaim,       other hosts
 //	credential
+//	causes                               which requests have caused what is told to others
 //	maintain, scrub, fsck, backup,       care of the store
 //	caretimes, storeid, unregistered
 //	duties                               work in the background, and which server does it
@@ -68,6 +69,7 @@ import (
 	"packhorse/odb/repack"
 	"packhorse/odb/revwalk"
 	"packhorse/odb/space"
+	"packhorse/odb/span"
 	"packhorse/refs"
 )
 
@@ -97,6 +99,8 @@ type Host struct {
 	followOrg func(ctx context.Context, org string, row []byte) error
 	limits    Limits
 	log       *slog.Logger
+	tracer    span.Tracer // nil: none
+	causes    causes
 	now       func() time.Time
 
 	traces   *traces
@@ -192,6 +196,8 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		followOrg:   c.FollowOrg,
 		limits:      c.Limits,
 		log:         c.Logger,
+		tracer:      c.Tracer,
+		causes:      newCauses(),
 		now:         c.Now,
 
 		traces:   newHistoryCache[commitKey, *revwalk.TracedFolder](c.HistoryBytes - c.HistoryBytes/4 - c.HistoryBytes/16),

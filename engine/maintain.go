@@ -15,6 +15,7 @@ import (
 	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
+	"packhorse/odb/span"
 	"packhorse/refs"
 )
 
@@ -176,13 +177,22 @@ type background struct{ *Host }
 // Compact implements [maintain.Host].
 func (b background) Compact(
 	ctx context.Context, pool odb.PoolID, options repack.CompactOptions,
-) (repack.Compacted, error) {
+) (done repack.Compacted, err error) {
 	if err := b.beginMaintenance(ctx, nil); err != nil {
 		return repack.Compacted{}, err
 	}
 	defer b.endMaintenance()
+	ctx, s := span.Begin(span.With(ctx, b.tracer, span.Link{}), "maintenance compaction")
+	if s != nil {
+		s.Text("packhorse.pool.id", pool.String())
+		defer func() {
+			s.Count("packhorse.layers", int64(done.LayerCount))
+			s.Count("packhorse.objects", int64(done.ObjectCount))
+			s.End(err)
+		}()
+	}
 	options.Room = b.space.Room
-	done, err := repack.Compact(ctx, b.objects, pool, options)
+	done, err = repack.Compact(ctx, b.objects, pool, options)
 	err = errors.Join(err, b.quotas.Changed(context.WithoutCancel(ctx), pool))
 	if errors.Is(err, odb.ErrNoPool) { // the repository has been deleted
 		return repack.Compacted{}, nil
@@ -229,13 +239,20 @@ func (b background) Round(ctx context.Context, options packgen.RepackOptions) er
 	return cmp.Or(err, b.storeRound(ctx, begun))
 }
 
-func (b background) round(ctx context.Context, options packgen.RepackOptions) error {
+func (b background) round(ctx context.Context, options packgen.RepackOptions) (err error) {
+	ctx, s := span.Begin(span.With(ctx, b.tracer, span.Link{}), "maintenance round")
+	repositories := int64(0)
+	defer func() {
+		s.Count("packhorse.repositories", repositories)
+		s.End(err)
+	}()
 	var failed, waits error
 	for done, err := range b.Maintain(ctx,
 		MaintainOptions{RepackOptions: options, PruneShare: b.maintenance.PruneShare, Settle: true}) {
 		if err != nil {
 			return err
 		}
+		repositories++
 		if maintain.IsPostponed(done.Err) {
 			waits = done.Err
 		} else {
@@ -251,5 +268,8 @@ func (b background) Sweep(ctx context.Context) error {
 		return err
 	}
 	defer b.endMaintenance()
-	return b.sweep(ctx, &b.maintenance)
+	ctx, s := span.Begin(span.With(ctx, b.tracer, span.Link{}), "maintenance sweep")
+	err := b.sweep(ctx, &b.maintenance)
+	s.End(err)
+	return err
 }

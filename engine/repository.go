@@ -12,6 +12,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/span"
 	"packhorse/refs"
 )
 
@@ -230,7 +231,13 @@ func (r *Repository) transact(
 	if err := r.writes(); err != nil {
 		return refs.Result{}, err
 	}
+	ctx, s := span.Begin(ctx, "ref transaction")
+	if s != nil {
+		s.Text(spanRepository, r.record.ID.String())
+		s.Text("packhorse.cause", change.Cause)
+	}
 	t := r.turn(actor, change, objects)
+	r.host.causes.follow(ctx, &t.change, r.record.ID)
 	combine(&t.change, actor, objects)
 	done, err := r.host.names.Update(ctx, r.record.ID, t.change, func(ctx context.Context, tx *refs.Tx) error {
 		now, err := t.enter(ctx, tx)
@@ -245,8 +252,12 @@ func (r *Repository) transact(
 		return t.leave(ctx)
 	})
 	t.settle(ctx, done, err)
+	s.End(err)
 	return done, r.gone(err)
 }
+
+// spanRepository is the attribute of spans that names a repository, by its ID.
+const spanRepository = "packhorse.repository.id"
 
 // turn is one repository's part in a transaction of an actor: what is read with its head, and what
 // surrounds the changes of each try.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"packhorse/engine/upstream/remote"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
+	"packhorse/odb/span"
 	"packhorse/refs"
 )
 
@@ -125,6 +127,8 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, ran boo
 	if err != nil {
 		return time.Time{}, false, err
 	}
+	var failed error // of the sync
+	var lost bool    // its claim
 	own, until, err := h.claimant(ctx)
 	if err != nil {
 		return time.Time{}, false, err
@@ -153,7 +157,13 @@ func (h syncHost) run(ctx context.Context, s *syncing) (again time.Time, ran boo
 	}()
 	begun := h.now()
 	var report *upstream.Report
-	lost, failed := h.whileClaimed(ctx, until, s.record.ID, s.row, func(ctx context.Context) error {
+	ctx, traced := span.Begin(span.With(ctx, h.tracer, h.causes.take(s.record.ID)), "upstream sync")
+	if traced != nil {
+		traced.Text(spanRepository, s.record.ID.String())
+		traced.Count("packhorse.attempt", int64(s.state.Attempts)+1)
+		defer func() { traced.End(cmp.Or(failed, err)) }()
+	}
+	lost, failed = h.whileClaimed(ctx, until, s.record.ID, s.row, func(ctx context.Context) error {
 		return rescue.Do(func() (err error) {
 			report, err = s.run(ctx)
 			return err

@@ -14,6 +14,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/fair"
 	"packhorse/odb/kv"
+	"packhorse/odb/span"
 	"packhorse/refs"
 )
 
@@ -339,10 +340,14 @@ func (t *Transaction) commit(ctx context.Context, ahead bool) (TransactionResult
 
 // commitAll is commit for several repositories.
 func (t *Transaction) commitAll(ctx context.Context, ahead bool) (TransactionResult, error) {
+	ctx, s := span.Begin(ctx, "ref transaction")
+	s.Text("packhorse.cause", "transaction")
+	s.Count("packhorse.repositories", int64(len(t.parts)))
 	turns := make([]*turn, len(t.parts))
 	parts := make([]refs.Part, len(t.parts))
 	for i, p := range t.parts {
 		turns[i] = p.repo.turn(&p.actor, t.change(i), p.objects)
+		t.host.causes.follow(ctx, &turns[i].change, p.repo.record.ID)
 		parts[i] = refs.Part{Repo: p.repo.record.ID, Change: turns[i].change}
 		parts[i].Change.Receipt = nil
 	}
@@ -362,6 +367,7 @@ func (t *Transaction) commitAll(ctx context.Context, ahead bool) (TransactionRes
 		}
 		turns[i].settle(ctx, part, err)
 	}
+	s.End(err)
 	if absent, ok := errors.AsType[*refs.AbsentError](err); ok {
 		return TransactionResult{}, t.parts[absent.Part].repo.gone(err)
 	}

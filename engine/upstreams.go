@@ -266,6 +266,7 @@ func (r *Repository) PullUpstream(ctx context.Context, actor Actor, ref string) 
 	if err != nil {
 		return 0, err
 	}
+	r.host.causes.note(ctx, r.record.ID)
 	r.host.upstreams.worker.WakeNow(r.record.ID)
 	return sequence, nil
 }

@@ -57,7 +57,7 @@ func (h *Host) openWebhooks(c WebhookConfig, version string, search time.Duratio
 	h.hooks = webhook.New(webhook.Config{
 		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp,
 		Linger: c.Linger, Agent: "packhorse/" + version,
-		Logger: h.log, Clock: c.Clock, Search: search,
+		Logger: h.log, Clock: c.Clock, Search: search, Tracer: h.tracer, Cause: h.causes.transaction,
 	})
 	if !deliver {
 		return

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"packhorse/odb/span"
 )
 
 // Options are the limits of a client. The zero value is one that suits most.
@@ -33,7 +35,8 @@ type Options struct {
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Client returns a client that connects only to addresses that the guard allows.
+// Client returns a client that connects only to addresses that the guard allows. It tells servers
+// of the trace in the context of a request, if there is one (package span).
 //
 // It does not limit the size of an answer or its total time; the caller does, with a limited reader
 // and a context. Its errors are [*url.Error]s, which quote the URL and wrap an error of one short
@@ -113,7 +116,20 @@ func (t *guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	ctx, s := span.BeginKind(request.Context(), request.Method, span.Client)
+	if span.From(ctx).IsValid() {
+		request = request.Clone(ctx) // a RoundTripper must not change what it is given
+		span.Carry(ctx, request.Header.Set)
+	}
 	response, err := t.transport.RoundTrip(request)
+	if s != nil { // it ends with the head of the answer
+		s.Text("http.request.method", request.Method)
+		s.Text("server.address", request.URL.Hostname())
+		if err == nil {
+			s.Count("http.response.status_code", int64(response.StatusCode))
+		}
+		s.End(err)
+	}
 	if err != nil {
 		return nil, &sendError{err}
 	}

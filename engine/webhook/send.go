@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"packhorse/odb/span"
 )
 
 // The headers of a delivery.
@@ -32,7 +34,17 @@ func (e *statusError) Error() string {
 
 // send makes one attempt to deliver an event. Errors: [statusError]; those of the client, without
 // the URL, which may hold a secret.
-func (d *Deliverer) send(ctx context.Context, hook Hook, it *item) error {
+func (d *Deliverer) send(ctx context.Context, hook Hook, it *item) (err error) {
+	var cause span.Link
+	if d.Cause != nil {
+		cause = d.Cause(it.repo, it.at.Sequence)
+	}
+	ctx, s := span.Begin(span.With(ctx, d.Tracer, cause), "webhook delivery")
+	if s != nil {
+		s.Text("packhorse.repository.id", it.repo.String())
+		s.Count("packhorse.attempt", int64(it.Attempts)+1)
+		defer func() { s.End(err) }()
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, fmt.Errorf("no answer within %v", d.Timeout))
 	defer cancel()
 	body, err := it.Event.encode()

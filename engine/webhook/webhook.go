@@ -37,6 +37,7 @@ import (
 	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
+	"packhorse/odb/span"
 	"packhorse/refs"
 )
 
@@ -94,6 +95,10 @@ type Config struct {
 	Search time.Duration
 	// Clock is the system's when nil.
 	Clock Clock
+	// Tracer records a span of each attempt; nil for none. Cause returns the trace of the request that
+	// made a transaction, which the receiver is told; zero, or a nil function, for none.
+	Tracer span.Tracer
+	Cause  func(repo refs.RepoID, sequence uint64) span.Link
 }
 
 // Deliverer delivers the events of a host. Its methods may be called concurrently.

@@ -17,6 +17,7 @@ import (
 	"packhorse/api/exchange"
 	"packhorse/api/mcp"
 	"packhorse/api/problem"
+	"packhorse/odb/span"
 )
 
 // calls runs calls of the API within a request: it is the [mcp.Caller] of the server.
@@ -61,7 +62,8 @@ func (c calls) Call(outer exchange.Exchange, call mcp.Call) (*mcp.Answer, error)
 		return nil, fmt.Errorf("api: no route %s %s", call.Method, call.Path)
 	}
 	started := time.Now()
-	ctx, cancel := context.WithCancelCause(request.ctx)
+	traced, s := span.Begin(request.ctx, call.Method+" "+call.Path)
+	ctx, cancel := context.WithCancelCause(traced)
 	defer cancel(context.Canceled)
 	x := &inner{
 		request: request, endpoint: m.endpoints[call.Method], call: call, body: bytes.NewReader(call.Body), ctx: ctx,
@@ -76,6 +78,8 @@ func (c calls) Call(outer exchange.Exchange, call mcp.Call) (*mcp.Answer, error)
 	}
 	c.server.accountInner(x, time.Since(started))
 	c.server.auditedInner(x, started)
+	s.Count("http.response.status_code", int64(cmp.Or(x.refusedAs, x.answer.status)))
+	s.End(nil)
 	if request.ctx.Err() != nil {
 		return nil, context.Cause(request.ctx)
 	}

@@ -200,6 +200,7 @@ func (s *Server) account(x *transfer) {
 	}
 	status := cmp.Or(x.refusedAs, x.answer.status)
 	s.count(label, method, status, took)
+	x.endSpan(method, label, status)
 	s.metrics.received.Add(float64(x.body.read))
 	s.metrics.sent.Add(float64(x.answer.sent))
 	s.metrics.running.Dec()

@@ -26,6 +26,7 @@ import (
 // serve is the handler of every request.
 func (s *Server) serve(fast *fasthttp.RequestCtx) {
 	x, err := s.newTransfer(fast)
+	x.beginSpan()
 	doubtful := err != nil // where this request ends: a proxy may see its end elsewhere
 	x.conn.current.Store(x)
 	x.conn.beginBody(false)

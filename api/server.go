@@ -38,6 +38,7 @@ import (
 	"packhorse/api/openapi"
 	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
+	"packhorse/odb/span"
 )
 
 // Config is the configuration of a server. Tokens, Refuse and Git are required.
@@ -75,6 +76,9 @@ type Config struct {
 	// Private moves /metrics off the public listener, to [Server.Admin].
 	Private bool
 
+	// Tracer records a span of each request; nil for none.
+	Tracer span.Tracer
+
 	Limits  Limits
 	Logger  *slog.Logger // slog.Default by default
 	Version string       // of the program, for clients to show
@@ -96,6 +100,7 @@ type Server struct {
 	private  bool
 	audit    *audit.Writer // nil: there is no audit log
 	console  []console.File
+	tracer   span.Tracer // nil: none
 
 	fast    *fasthttp.Server
 	slots   *fair.Queue
@@ -168,6 +173,7 @@ func NewServer(config Config) (*Server, error) {
 		private:    config.Private,
 		audit:      config.Audit,
 		console:    config.Console,
+		tracer:     config.Tracer,
 		proxies:    config.TrustedProxies,
 		slots:      fair.NewQueue(queue(int64(config.Limits.HeavySlots), 0)),
 		memory:     fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),

@@ -35,7 +35,8 @@ type transfer struct {
 	values  url.Values
 	started time.Time
 	body    body
-	link    span.Link // of the request's span, or of the one that it came with; zero without both
+	span    *span.Span // nil without a tracer
+	link    span.Link  // of the request's span, or of the one that it came with; zero without both
 
 	endpoint *endpoint // nil until it is found
 	refuse   Refuse    // of the door that the path belongs to

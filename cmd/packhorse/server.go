@@ -24,6 +24,7 @@ import (
 	"packhorse/api/console"
 	"packhorse/api/githttp"
 	"packhorse/api/rest"
+	"packhorse/cmd/packhorse/otlp"
 	"packhorse/engine"
 	"packhorse/engine/organization"
 	"packhorse/engine/quota"
@@ -47,6 +48,7 @@ type serverFlags struct {
 	HeavyMax              int           `help:"Concurrent heavy computations; one organization gets half of them. 0: two for each core." default:"0" group:"Limits"`
 	WorkMax               time.Duration `help:"Maximum computing time of a request: diff, merge, blame, search, last commits." default:"1m" group:"Limits" min:"1ms"`
 
+	Tracing     tracingFlags     `embed:"" group:"Tracing"`
 	Upstream    upstreamFlags    `embed:"" group:"Upstreams"`
 	Webhook     webhookFlags     `embed:"" prefix:"webhook-" group:"Upstreams"`
 	Maintenance maintenanceFlags `embed:"" prefix:"maintenance-" group:"Maintenance"`
@@ -70,6 +72,7 @@ type server struct {
 	listener     net.Listener
 	private      []privateListener
 	reach        *reach.Watch // of the key-value store
+	tracer       *otlp.Tracer // nil: none
 }
 
 // privateListener serves an endpoint that is not for clients.
@@ -139,6 +142,10 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
 		return nil, err
 	}
+	if s.tracer, err = flags.Tracing.open(ctx, s.logger); err != nil {
+		return nil, err
+	}
+	around.tracer = s.spans()
 	if s.store, err = openStore(ctx, at.data, flags.storeFlags, around, s.logger); err != nil {
 		return nil, err
 	}
@@ -296,6 +303,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		),
 		Private:        s.flags.AdminListen != "",
 		Audit:          s.audit,
+		Tracer:         s.spans(),
 		TrustedProxies: proxies,
 		Limits:         s.limits(),
 		Logger:         s.logger,
@@ -422,6 +430,7 @@ func (s *server) close(ctx context.Context) error {
 	if s.audit != nil { // last, when nobody is left who writes to it
 		errs = append(errs, closeAudit(ctx, s.audit))
 	}
+	s.endTracing(ctx)
 	return errors.Join(errs...)
 }
 

@@ -19,6 +19,7 @@ import (
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/space"
+	"packhorse/odb/span"
 	"packhorse/refs"
 )
 
@@ -111,6 +112,7 @@ type outside struct {
 	quotas      func(org string) quota.Limits
 	keepHistory func(org string) (time.Duration, bool)
 	scrub       engine.ScrubOptions   // the zero value does not scrub
+	tracer      span.Tracer           // nil: none
 	webhooks    engine.WebhookConfig  // the zero value delivers nothing
 	upstreams   engine.UpstreamConfig // the zero value syncs nothing
 	// openOrgs and followOrg are for organizations that are rows of the key-value store. The first is
@@ -207,6 +209,7 @@ func openStore(
 		KeepHistory: around.keepHistory,
 		FollowOrg:   around.followOrg,
 		Scrub:       around.scrub,
+		Tracer:      around.tracer,
 		Webhooks:    around.webhooks,
 		Upstreams:   around.upstreams,
 	}

@@ -1,16 +1,27 @@
 package main_test
 
 import (
+	"compress/gzip"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/proto"
+
 	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/fuzz/oracle"
 )
 
 const (
@@ -112,5 +123,161 @@ func TestTraceIsPassedOn(t *testing.T) {
 			r = await(t, syncs)
 		}
 		is(r, parent, state)
+	}
+}
+
+// collector is an OTLP collector on the loopback.
+type collector struct {
+	url   string
+	mu    sync.Mutex
+	spans []*tracepb.Span // guarded by mu
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body io.Reader = r.Body
+		if r.Header.Get("Content-Encoding") == "gzip" {
+			unzipped, err := gzip.NewReader(r.Body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			body = unzipped
+		}
+		data, err := io.ReadAll(body)
+		var request collectorpb.ExportTraceServiceRequest
+		if err = errors.Join(err, proto.Unmarshal(data, &request)); err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("%s: %v", r.URL, err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, resource := range request.ResourceSpans {
+			for _, scope := range resource.ScopeSpans {
+				c.spans = append(c.spans, scope.Spans...)
+			}
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(server.Close)
+	c.url = server.URL
+	return c
+}
+
+// tree returns a trace as lines, each with the span's path of names from the root, sorted.
+func (c *collector) tree(trace string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	byID := make(map[string]*tracepb.Span)
+	for _, s := range c.spans {
+		byID[string(s.SpanId)] = s
+	}
+	var lines []string
+	for _, s := range c.spans {
+		if trace != "" && hex.EncodeToString(s.TraceId) != trace {
+			continue
+		}
+		path := s.Name
+		for above := byID[string(s.ParentSpanId)]; above != nil; above = byID[string(above.ParentSpanId)] {
+			path = above.Name + " > " + path
+		}
+		lines = append(lines, path)
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// A push, a clone and a commit by the API are trees of spans in the trace of their caller; the last
+// ones are sent at the end. Without the flag nothing is.
+func TestSpansAreSent(t *testing.T) {
+	t.Parallel()
+	receiver, deliveries := listener(t, http.StatusOK)
+	dir := t.TempDir()
+	hook(t, dir, receiver)
+	to := newCollector(t)
+	server := start(t, packhorsetest.Options{Dir: dir, Env: []string{"OTEL_BSP_SCHEDULE_DELAY=60000"}, Flags: []string{
+		"--otlp-endpoint", to.url, "--trace-ratio", "0", "--upstream-allow", "127.0.0.1", "--log-level", "error",
+	}})
+	token := create(t, server, "r")
+	git := oracle.New(t)
+	git.Seed(oracle.History{Seed: 5, Commits: 5})
+	remote := strings.Replace(server.URL, "://", "://t:"+token+"@", 1) + "/r.git"
+	id := func(n int) string { return fmt.Sprintf("%032x", n) }
+	parent := func(n int) string { return "00-" + id(n) + "-b7ad6b7169203331-01" }
+	traced := func(n int) []string { return []string{"-c", "http.extraHeader=Traceparent: " + parent(n)} }
+	git.Git(append(traced(1), "push", "--quiet", remote, "refs/heads/main")...)
+	await(t, deliveries)
+	git.Git(append(traced(2), "clone", "--quiet", "--bare", "--depth", "1", remote, t.TempDir())...)
+	ask(t, server.URL+"/api/v1/repos/commit-pack", token, parent(3), string(commitPack("api", "main", "a")), http.StatusCreated)
+	told := await(t, deliveries).Header.Get("Traceparent")
+	ask(t, server.URL+"/api/v1/repos/commit-pack", token, "", string(commitPack("api2", "main", "a")), http.StatusCreated)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	const transaction = " > ref transaction"
+	for n, want := range map[int][]string{
+		1: {
+			"GET git/info/refs", "POST git/git-receive-pack", "POST git/git-receive-pack" + transaction,
+			"POST git/git-receive-pack" + transaction + " > webhook delivery",
+			"POST git/git-receive-pack" + transaction + " > webhook delivery > POST",
+		},
+		2: {
+			"GET git/info/refs", "POST git/git-upload-pack", "POST git/git-upload-pack > pack generation",
+			"POST git/git-upload-pack > pack plan",
+		},
+		3: {
+			"POST /api/v1/repos/commit-pack", "POST /api/v1/repos/commit-pack" + transaction,
+			"POST /api/v1/repos/commit-pack" + transaction + " > webhook delivery",
+			"POST /api/v1/repos/commit-pack" + transaction + " > webhook delivery > POST",
+		},
+	} {
+		if got := to.tree(id(n)); !slices.Equal(got, want) {
+			t.Errorf("trace %d: %q, want %q", n, got, want)
+		}
+	}
+	if !strings.HasPrefix(told, "00-"+id(3)+"-") || told == parent(3) || !strings.HasSuffix(told, "-01") {
+		t.Errorf("the receiver of the webhook got %q", told)
+	}
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	for _, s := range to.spans {
+		if trace := hex.EncodeToString(s.TraceId); trace != id(1) && trace != id(2) && trace != id(3) {
+			t.Errorf("%s is of a trace that is not to be recorded", s.Name)
+		}
+		for _, a := range s.Attributes {
+			if text := a.Value.GetStringValue(); strings.Contains(text, packhorsetest.Org) || strings.Contains(text, token) {
+				t.Errorf("%s tells %s=%q", s.Name, a.Key, text)
+			}
+		}
+	}
+}
+
+// A collector that is away harms nothing, and is not waited for beyond a bound. Without the flag
+// nothing is sent, whatever the environment says.
+func TestCollectorAway(t *testing.T) {
+	t.Parallel()
+	to := newCollector(t)
+	for name, options := range map[string]packhorsetest.Options{
+		"away": {Flags: []string{"--otlp-endpoint", "http://127.0.0.1:1", "--log-level", "error"}},
+		"off":  {Env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + to.url, "OTEL_TRACES_SAMPLER=always_on"}},
+	} {
+		server := start(t, options)
+		token := create(t, server, "r")
+		ask(t, server.URL+"/api/v1/repos/commit-pack", token, traceParent, string(commitPack("main", "", "a")), http.StatusCreated)
+		if err := server.Stop(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := to.tree(""); len(got) != 0 {
+		t.Errorf("without the flag: %q", got)
+	}
+	for _, flags := range [][]string{{"--otlp-endpoint", "127.0.0.1:4318"}, {"--trace-ratio", "2"}, {"--trace-ratio", "NaN"}} {
+		got := packhorse(t, nil, append([]string{
+			"serve", "--data", t.TempDir(), "--orgs", t.TempDir(), "--listen", "127.0.0.1:0",
+		}, flags...)...)
+		if got.status != 2 || !strings.Contains(got.errOut, flags[0]+":") || strings.Count(got.errOut, "packhorse: ") != 1 {
+			t.Errorf("%v: %+v", flags, got)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -22,10 +23,7 @@ func watchable(t *testing.T) *queryChecker {
 	if !found || !ended {
 		t.Fatal("the page has no metrics of shared stores")
 	}
-	metrics := make(map[string]*metric)
-	for name, m := range scrape(t) {
-		metrics[name] = m
-	}
+	metrics := maps.Clone(scrape(t))
 	for name, kind := range pairs(metricRow, section) {
 		metrics[name] = &metric{kind: kind}
 	}

@@ -29,8 +29,8 @@ const (
 	traceParent = "00-" + traceID + "-b7ad6b7169203331-01"
 )
 
-// ask runs a call with a traceparent, "" for none.
-func ask(t *testing.T, url, token, parent, body string, want int) {
+// ask runs a call that creates something, with a traceparent, "" for none.
+func ask(t *testing.T, url, token, parent, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -46,7 +46,7 @@ func ask(t *testing.T, url, token, parent, body string, want int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := response.Body.Close(); err != nil || response.StatusCode != want {
+	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusCreated {
 		t.Fatalf("POST %s: %s, %v", url, response.Status, err)
 	}
 }
@@ -102,9 +102,9 @@ func TestTraceIsPassedOn(t *testing.T) {
 			t.Errorf("%s got %q and %q, want %q", r.URL, got.Get("Traceparent"), got.Get("Tracestate"), parent)
 		}
 	}
-	ask(t, server.URL+"/api/v1/repos/commit-pack", token, traceParent, string(commitPack("main", "", "a")), http.StatusCreated)
+	ask(t, server.URL+"/api/v1/repos/commit-pack", token, traceParent, string(commitPack("main", "", "a")))
 	is(await(t, deliveries), traceParent, "vendor=1")
-	ask(t, server.URL+"/api/v1/repos/commit-pack", token, "", string(commitPack("main", "", "b")), http.StatusCreated)
+	ask(t, server.URL+"/api/v1/repos/commit-pack", token, "", string(commitPack("main", "", "b")))
 	is(await(t, deliveries), "", "")
 
 	for name, parent := range map[string]string{"traced": traceParent, "plain": ""} {
@@ -117,7 +117,7 @@ func TestTraceIsPassedOn(t *testing.T) {
 			state = "vendor=1"
 		}
 		ask(t, server.URL+"/api/v1/repos", token, parent,
-			fmt.Sprintf(`{"base_repo":{"provider":"gitlab","owner":"ada","name":%q}}`, name), http.StatusCreated)
+			fmt.Sprintf(`{"base_repo":{"provider":"gitlab","owner":"ada","name":%q}}`, name))
 		r := await(t, syncs)
 		for !strings.HasPrefix(r.URL.Path, "/ada/"+name) { // of the sync before
 			r = await(t, syncs)
@@ -209,9 +209,9 @@ func TestSpansAreSent(t *testing.T) {
 	git.Git(append(traced(1), "push", "--quiet", remote, "refs/heads/main")...)
 	await(t, deliveries)
 	git.Git(append(traced(2), "clone", "--quiet", "--bare", "--depth", "1", remote, t.TempDir())...)
-	ask(t, server.URL+"/api/v1/repos/commit-pack", token, parent(3), string(commitPack("api", "main", "a")), http.StatusCreated)
+	ask(t, server.URL+"/api/v1/repos/commit-pack", token, parent(3), string(commitPack("api", "main", "a")))
 	told := await(t, deliveries).Header.Get("Traceparent")
-	ask(t, server.URL+"/api/v1/repos/commit-pack", token, "", string(commitPack("api2", "main", "a")), http.StatusCreated)
+	ask(t, server.URL+"/api/v1/repos/commit-pack", token, "", string(commitPack("api2", "main", "a")))
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestCollectorAway(t *testing.T) {
 	} {
 		server := start(t, options)
 		token := create(t, server, "r")
-		ask(t, server.URL+"/api/v1/repos/commit-pack", token, traceParent, string(commitPack("main", "", "a")), http.StatusCreated)
+		ask(t, server.URL+"/api/v1/repos/commit-pack", token, traceParent, string(commitPack("main", "", "a")))
 		if err := server.Stop(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -26,7 +26,8 @@ export function sum(metrics, name, fits = () => true) {
 
 // Histogram is a histogram of Prometheus: cumulative counts below bounds.
 export class Histogram {
-  // from collects the histograms of a name, by the value of a label.
+  // from collects the histograms of a name, by the value of a label; series that differ in others
+  // are added up.
   static from(metrics, name, label) {
     const found = new Map();
     const of = (labels) => {
@@ -35,10 +36,14 @@ export class Histogram {
       return found.get(key);
     };
     for (const { labels, value } of metrics.get(`${name}_bucket`) ?? []) {
-      of(labels).buckets.push([labels.le === "+Inf" ? Infinity : Number(labels.le), value]);
+      const { buckets } = of(labels);
+      const le = labels.le === "+Inf" ? Infinity : Number(labels.le);
+      const same = buckets.find(([bound]) => bound === le);
+      if (same) same[1] += value;
+      else buckets.push([le, value]);
     }
-    for (const { labels, value } of metrics.get(`${name}_sum`) ?? []) of(labels).sum = value;
-    for (const { labels, value } of metrics.get(`${name}_count`) ?? []) of(labels).count = value;
+    for (const { labels, value } of metrics.get(`${name}_sum`) ?? []) of(labels).sum += value;
+    for (const { labels, value } of metrics.get(`${name}_count`) ?? []) of(labels).count += value;
     return found;
   }
 

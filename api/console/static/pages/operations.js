@@ -38,7 +38,7 @@ const quantile = (q) => ({
   format: seconds,
   value: (now, before) => {
     const [all, earlier] = [now, before].map(
-      (metrics) => metrics && total(Histogram.from(metrics, "packhorse_http_request_seconds", "route")),
+      (metrics) => metrics && total(Histogram.from(metrics, "packhorse_http_request_duration_seconds", "route")),
     );
     return all && (earlier ? all.since(earlier).quantile(q) : NaN);
   },
@@ -199,7 +199,7 @@ export async function operations(_, signal) {
 }
 
 function slowest(metrics) {
-  return [...Histogram.from(metrics, "packhorse_http_request_seconds", "route")]
+  return [...Histogram.from(metrics, "packhorse_http_request_duration_seconds", "route")]
     .filter(([, histogram]) => histogram.count > 0)
     .sort(([, a], [, b]) => b.quantile(0.95) - a.quantile(0.95))
     .slice(0, 15)

@@ -12,7 +12,7 @@
 //	sink, syslog      files and standard output; the syslog of the machine
 //
 // A record has no field for a header but the user agent, for a query, a body or the text of an
-// error, which could quote one of them: a secret has no way into a line. docs/operations.md
+// error, which could quote one of them: a secret has no way into a line. docs/monitoring.md
 // explains the fields to operators.
 package audit
 

@@ -16,7 +16,7 @@ import (
 // auditSection returns the section about the audit log of the page for operators.
 func auditSection(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func auditSection(t *testing.T) string {
 	return section
 }
 
-// docs/operations.md has a row for each field of a line, and for no other.
+// docs/monitoring.md has a row for each field of a line, and for no other.
 func TestDocumentedFields(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(auditSection(t), "\n| Field | Content |\n")

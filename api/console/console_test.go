@@ -89,11 +89,11 @@ func TestFilesAreLinked(t *testing.T) {
 	}
 }
 
-// The page for operators asks for metrics that there are: docs/operations.md lists them, and a test
+// The page for operators asks for metrics that there are: docs/monitoring.md lists them, and a test
 // of the server compares.
 func TestMetricsAreKnown(t *testing.T) {
 	t.Parallel()
-	listed, err := os.ReadFile("../../docs/operations.md")
+	listed, err := os.ReadFile("../../docs/monitoring.md")
 	if err != nil {
 		t.Fatal(err)
 	}

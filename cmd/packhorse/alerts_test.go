@@ -14,11 +14,11 @@ import (
 )
 
 // watchable are the metrics that rules and dashboard may use: those of a scrape, and those of
-// shared stores as docs/operations.md has them, which have no labels. That page is held against the
+// shared stores as docs/monitoring.md has them, which have no labels. That page is held against the
 // code.
 func watchable(t *testing.T) *queryChecker {
 	t.Helper()
-	_, section, found := strings.Cut(operations(t), "\n### Metrics of shared stores\n")
+	_, section, found := strings.Cut(docsPage(t, "monitoring.md"), "\n### Metrics of shared stores\n")
 	section, _, ended := strings.Cut(section, "\n## ")
 	if !found || !ended {
 		t.Fatal("the page has no metrics of shared stores")
@@ -38,7 +38,7 @@ var (
 )
 
 // Each alert asks for metrics and labels that a server shows, says what has happened with labels
-// that the result has, and leads to a section of docs/operations.md, which has no others.
+// that the result has, and leads to a section of docs/monitoring.md, which has no others.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/deploy/alerts.yaml")
@@ -60,7 +60,7 @@ func TestAlerts(t *testing.T) {
 	if err := decoder.Decode(&file); err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(operations(t), "\n## Alarms\n")
+	_, section, _ := strings.Cut(docsPage(t, "monitoring.md"), "\n## Alarms\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	missing := make(map[string]bool)
 	for _, heading := range alarmHeading.FindAllStringSubmatch(section, -1) {
@@ -106,14 +106,14 @@ func TestAlerts(t *testing.T) {
 					}
 				}
 			}
-			if want := "docs/operations.md#" + strings.ToLower(rule.Alert); rule.Annotations.Runbook != want || !missing[rule.Alert] {
+			if want := "docs/monitoring.md#" + strings.ToLower(rule.Alert); rule.Annotations.Runbook != want || !missing[rule.Alert] {
 				t.Errorf("%s: the runbook %q, want %q and a section", rule.Alert, rule.Annotations.Runbook, want)
 			}
 			delete(missing, rule.Alert)
 		}
 	}
 	for name := range missing {
-		t.Errorf("docs/operations.md explains %s, which is no alert", name)
+		t.Errorf("docs/monitoring.md explains %s, which is no alert", name)
 	}
 	if len(seen) < 20 {
 		t.Errorf("%d alerts", len(seen))

@@ -335,7 +335,7 @@ func TestCredentialGit(t *testing.T) {
 // The lines of docs/operations.md make git clone and push.
 func TestCredentialDocument(t *testing.T) {
 	t.Parallel()
-	_, section, _ := strings.Cut(operations(t), "\n### `packhorse credential`\n")
+	_, section, _ := strings.Cut(docsPage(t, "operations.md"), "\n### `packhorse credential`\n")
 	_, lines, found := strings.Cut(section, "```sh\n")
 	lines, _, ended := strings.Cut(lines, "```\n")
 	if !found || !ended {

@@ -17,8 +17,11 @@ import (
 	"packhorse/api/auth"
 )
 
-// operationsPage is the page that lists every flag.
-const operationsPage = "../../docs/operations.md"
+// operationsPage is the page that lists every flag, and monitoringPage that of the metrics.
+const (
+	operationsPage = "../../docs/operations.md"
+	monitoringPage = "../../docs/monitoring.md"
+)
 
 var (
 	flagText    = regexp.MustCompile("--([a-z][a-z0-9-]*)")
@@ -130,9 +133,9 @@ func TestOperationsFlags(t *testing.T) {
 }
 
 // The page has every metric of shared stores with its type, and no other, in a table of its own.
-func TestOperationsSharedMetrics(t *testing.T) {
+func TestMonitoringSharedMetrics(t *testing.T) {
 	t.Parallel()
-	_, section, found := strings.Cut(readPage(t, operationsPage), "\n### Metrics of shared stores\n")
+	_, section, found := strings.Cut(readPage(t, monitoringPage), "\n### Metrics of shared stores\n")
 	if !found {
 		t.Fatal("the page has no metrics of shared stores")
 	}
@@ -164,7 +167,7 @@ func TestPagesNameFlags(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		operationsPage, "../../docs/servers.md", "../../docs/deployment.md", "../../docs/webhooks.md", "../../docs/upstreams.md",
+		operationsPage, monitoringPage, "../../docs/servers.md", "../../docs/deployment.md", "../../docs/webhooks.md", "../../docs/upstreams.md",
 		"../../docs/backup.md", "../../docs/limits.md", "../../docs/security.md",
 	} {
 		page := gitFlag.ReplaceAllString(readPage(t, path), "")

@@ -16,11 +16,11 @@ var (
 	logRow    = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| (?:warn|error) \\|")
 )
 
-// docs/operations.md has every metric of a server with its type, and no other, before those of
+// docs/monitoring.md has every metric of a server with its type, and no other, before those of
 // shared stores.
-func TestOperationsMetrics(t *testing.T) {
+func TestMonitoringMetrics(t *testing.T) {
 	t.Parallel()
-	page, _, found := strings.Cut(operations(t), "\n### Metrics of shared stores\n")
+	page, _, found := strings.Cut(docsPage(t, "monitoring.md"), "\n### Metrics of shared stores\n")
 	if !found {
 		t.Fatal("the page has no metrics of shared stores")
 	}
@@ -44,7 +44,7 @@ func TestOperationsMetrics(t *testing.T) {
 }
 
 // Every message that the page explains is the beginning of one in the code.
-func TestOperationsLog(t *testing.T) {
+func TestMonitoringLog(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
 	for _, folder := range []string{"api", "cmd", "engine", "odb", "refs"} {
@@ -60,7 +60,7 @@ func TestOperationsLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rows := logRow.FindAllStringSubmatch(operations(t), -1)
+	rows := logRow.FindAllStringSubmatch(docsPage(t, "monitoring.md"), -1)
 	if len(rows) == 0 {
 		t.Error("the page explains no message")
 	}
@@ -71,9 +71,10 @@ func TestOperationsLog(t *testing.T) {
 	}
 }
 
-func operations(t *testing.T) string {
+// docsPage returns a page of docs.
+func docsPage(t *testing.T, name string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile(filepath.Join("../../docs", name))
 	if err != nil {
 		t.Fatal(err)
 	}

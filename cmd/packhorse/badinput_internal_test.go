@@ -38,6 +38,7 @@ var wrongValues = map[string][]wrong{
 	"empty folder":  {{"FULL", "is not empty"}, {"FILE", "expected a folder"}, {"FILE/a", "expected a folder"}},
 	"bucket":        {{"bucket", "want s3://BUCKET"}, {"s3://b?x=1", "want s3://BUCKET"}},
 	"database":      {{"localhost:5432", "the URL of the database"}, {"postgres://h:port/d", "the URL of the database"}},
+	"collector":     {{"127.0.0.1:4318", "is no URL of a collector: expected"}, {"ftp://a", "is no URL of a collector"}},
 	"network":       {{"10.0.0.0/99", "neither a network"}, {"proxy", "neither a network"}},
 	"reachable":     {{"10.0.0.0/99", "expected a host name"}, {"a b", "expected a host name"}},
 	"number":        {{"app", "expected one as in"}, {"-1", "expected one as in"}},
@@ -210,6 +211,8 @@ func wrongFor(t *testing.T, v *kong.Value, isFlag bool) []wrong {
 			rows = append(rows, wrong{"0", "is too little: " + least + v.Tag.Get("min")})
 		}
 		return rows
+	case float64:
+		return []wrong{{"many", "float but got"}, {"-0.1", "is not a share: expected"}, {"2", "is not a share: expected"}, {"NaN", "is not a share: expected"}}
 	case uint64:
 		return []wrong{{"many", "uint but got"}, {"-1", "uint but got"}}
 	}

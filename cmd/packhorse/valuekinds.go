@@ -21,6 +21,7 @@ import (
 	"packhorse/api/audit"
 	"packhorse/api/auth"
 	"packhorse/api/rest"
+	"packhorse/cmd/packhorse/otlp"
 	"packhorse/engine/outbound"
 	"packhorse/odb/file/s3"
 	"packhorse/odb/kv/postgres"
@@ -41,13 +42,17 @@ var valueKinds = map[string]func(value string) error{
 	"new folder":   checkNewFolder,
 	"empty folder": checkEmptyFolder,
 	"bucket":       checkBucket,
-	"database":     postgres.CheckURL,
-	"network":      checkNetwork,
-	"reachable":    checkReachable,
-	"number":       checkNumber,
-	"name":         checkName,
-	"repository":   checkRepository,
-	"token's":      checkTokenRepository,
+	"collector": func(value string) error {
+		_, err := otlp.CheckEndpoint(value)
+		return err
+	},
+	"database":   postgres.CheckURL,
+	"network":    checkNetwork,
+	"reachable":  checkReachable,
+	"number":     checkNumber,
+	"name":       checkName,
+	"repository": checkRepository,
+	"token's":    checkTokenRepository,
 	"repository id": func(value string) error {
 		if _, err := refs.ParseRepoID(value); err != nil {
 			return fmt.Errorf("%q is not the ID of a repository: expected one that repos list --deleted prints", value)
@@ -122,6 +127,10 @@ func checkValue(of *kong.Value, value any) error {
 		least, _ := strconv.Atoi(of.Tag.Get("min")) // 0 without the tag
 		if v < least {
 			return fmt.Errorf("%d is too little: expected %d or more", v, least)
+		}
+	case float64:
+		if !(v >= 0 && v <= 1) { // NaN neither
+			return fmt.Errorf("%v is not a share: expected a number from 0 to 1", v)
 		}
 	case byteSize:
 		var least byteSize

@@ -52,7 +52,7 @@ const tracesPath = "/v1/traces"
 func CheckEndpoint(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", fmt.Errorf("%q is no URL of a collector, as in http://127.0.0.1:4318", text)
+		return "", fmt.Errorf("%q is no URL of a collector: expected one as in http://127.0.0.1:4318", text)
 	}
 	if strings.Trim(u.Path, "/") == "" {
 		u.Path = tracesPath

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 
 	"packhorse/api/auth"
 	"packhorse/api/console"
@@ -9,7 +10,8 @@ import (
 )
 
 // consoleEndpoints serve the files of the console, which need no token: what they show they ask of
-// the API. A slash behind the path of the page is taken off, since its links are relative to it.
+// the API. A slash behind the path of the page is taken off, since its links are relative to it. A
+// browser that asks for the root is sent to the page.
 func consoleEndpoints(files []console.File) []*endpoint {
 	if len(files) == 0 {
 		return nil
@@ -19,6 +21,14 @@ func consoleEndpoints(files []console.File) []*endpoint {
 		x.Respond(http.StatusPermanentRedirect, "", nil)
 		return nil
 	})
+	all = append(all, openEndpoints("/", func(x exchange.Exchange, _ *auth.Grant) error {
+		if !strings.Contains(x.Header("Accept"), "text/html") {
+			return errNoPath
+		}
+		x.SetHeader("Location", "console")
+		x.Respond(http.StatusSeeOther, "", nil)
+		return nil
+	})...)
 	for i := range files {
 		f := &files[i]
 		all = append(all, openEndpoints(f.Path, send(f.ContentType, f.ETag, f.Headers(), f.Body))...)

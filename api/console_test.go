@@ -79,6 +79,13 @@ func TestConsole(t *testing.T) {
 		slash.Header.Get("Location") != "../console" {
 		t.Errorf("GET /console/: %d %v", slash.StatusCode, slash.Header)
 	}
+	for accept, want := range map[string]int{"text/html,*/*;q=0.8": 303, "application/json": 404, "": 404} {
+		request := httptest.NewRequest("GET", "/", http.NoBody)
+		request.Header.Set("Accept", accept)
+		if root := public(request); root.StatusCode != want || (root.Header.Get("Location") == "console") != (want == 303) {
+			t.Errorf("GET / for %q: %d %v", accept, root.StatusCode, root.Header)
+		}
+	}
 }
 
 // Without files there is no console.

@@ -5,14 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"math"
 	"time"
 
-	"packhorse/api/auth"
 	"packhorse/engine"
-	"packhorse/engine/organization"
-	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
 )
 
@@ -49,62 +44,6 @@ func (c gcCommand) Run(ctx context.Context, to streams) error {
 	defer kept.close()
 	args := gcArgs{c.Grace, c.ReaderGrace, c.Geometric, c.Anew, c.Cores, c.RemoveUnregistered}
 	return c.runWith(ctx, "gc", args, outside{keepHistory: kept.history, openOrgs: kept.follow}, to)
-}
-
-// organizations are those whose settings bind maintenance without a server.
-type organizations struct {
-	tokens *auth.Verifier // nil when nothing is known of them
-	logger *slog.Logger
-	shared bool
-	grace  bool // the operator has said how much history is kept
-}
-
-// openOrgs reads the folder of organizations, if one is given.
-func (c gcCommand) openOrgs(to streams) (_ *organizations, err error) {
-	o := &organizations{logger: c.logger(to.errOut), shared: c.shared(), grace: c.Grace != nil}
-	if c.Orgs != "" {
-		o.tokens, err = auth.Open(auth.Options{Dir: c.Orgs, Logger: o.logger})
-	}
-	return o, err
-}
-
-func (o *organizations) close() {
-	if o.tokens != nil {
-		o.tokens.Close()
-	}
-}
-
-// follow reads the organizations that are rows of the database, which then count alone.
-func (o *organizations) follow(ctx context.Context, keys kv.Store) (shut func(), err error) {
-	shut = func() {}
-	if o.shared {
-		version, err := organization.Current(ctx, keys)
-		if err != nil {
-			return nil, err
-		}
-		if version != (organization.Version{}) {
-			o.close()
-			if o.tokens, err = auth.Open(auth.Options{Keys: keys, Logger: o.logger}); err != nil {
-				return nil, err
-			}
-			return func() { o.close(); o.tokens = nil }, nil
-		}
-	}
-	if o.tokens == nil && !o.grace {
-		o.logger.WarnContext(ctx, "no history is given up: without --orgs it is not known how long organizations keep it")
-	}
-	return shut, nil
-}
-
-// history returns for how long an organization has its repositories kept as they were.
-func (o *organizations) history(org string) (time.Duration, bool) {
-	switch {
-	case o.tokens != nil:
-		return keptHistory(o.tokens, org)
-	case o.grace:
-		return 0, false
-	}
-	return math.MaxInt64, true
 }
 
 var errMaintenance = errors.New("maintenance failed for some repositories")

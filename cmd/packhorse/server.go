@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -246,23 +245,8 @@ func (s *server) quotas(org string) quota.Limits {
 	}
 }
 
-// keepHistory returns for how long an organization has its repositories kept as they were, false
-// for the server's default. While its org.yaml is not understood, nothing is given up.
+// keepHistory is [keptHistory] as the server has it now.
 func (s *server) keepHistory(org string) (time.Duration, bool) { return keptHistory(s.tokens, org) }
-
-// keptHistory is the same for the organizations of a verifier.
-func keptHistory(tokens *auth.Verifier, org string) (time.Duration, bool) {
-	config, ok := tokens.OrgConfig(org)
-	switch {
-	case !ok:
-		return 0, false
-	case config.Unread:
-		return math.MaxInt64, true
-	case config.KeepHistory == nil:
-		return 0, false
-	}
-	return time.Duration(*config.KeepHistory), true
-}
 
 // newAPI joins the doors to the host.
 func (s *server) newAPI(config *tls.Config) (*api.Server, error) {

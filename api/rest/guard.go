@@ -17,9 +17,11 @@ import (
 
 // isGuard reports whether a name, however it is spelt, is that of a guard.
 func isGuard(name string) bool {
-	plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
+	plain := strings.ToLower(separators.Replace(name))
 	return strings.HasPrefix(plain, "expected") || plain == "dryrun"
 }
+
+var separators = strings.NewReplacer("_", "", "-", "")
 
 // mayGuard reports quickly whether JSON may contain the name of a guard, in a likely spelling, or
 // escaped.

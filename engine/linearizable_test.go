@@ -1,11 +1,11 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,10 +24,14 @@ const (
 	slotB
 	slotSpike
 	slotTag
+	slotNotes
 	slots
 )
 
-var slotNames = [slots]string{"main", "a", "b", "spike", "v1"}
+var slotNames = [slots]string{"main", "a", "b", "spike", "v1", "commits"}
+
+// notesRef is the full name of the ref of slotNotes.
+const notesRef = "refs/notes/commits"
 
 // namespaceOf is where the ref of a slot lives.
 func namespaceOf(slot int) refs.Namespace {
@@ -39,6 +43,9 @@ func namespaceOf(slot int) refs.Namespace {
 
 // slotOf is the slot of a stored name.
 func slotOf(stored string) int {
+	if stored == notesRef {
+		return slotNotes
+	}
 	for slot, name := range slotNames {
 		for _, prefix := range []string{namespaceOf(slot).BranchPrefix(), namespaceOf(slot).TagPrefix()} {
 			if stored == prefix+name {
@@ -56,12 +63,16 @@ const (
 	writeRestore
 	writeCreate // of a branch or a tag
 	writeDelete
+	writePush  // of a branch, by force where it is no fast-forward
+	writeMerge // of a commit that the client knows
+	writeNote  // appends to the note of the first commit
 	readBranches
 )
 
 // kinds is how often each is called.
 var kinds = []writeKind{
 	writeCommit, writeCommit, writeCommit, writeRestore, writeCreate, writeCreate, writeCreate, writeDelete, readBranches,
+	writePush, writePush, writeMerge, writeMerge, writeNote,
 }
 
 // write is one call.
@@ -69,7 +80,8 @@ type write struct {
 	kind     writeKind
 	slot     int
 	base     int        // of a new branch; -1 for none
-	expected *object.ID // of a commit
+	expected *object.ID // of a commit; a push has one always, zero for a ref that is to be new
+	source   object.ID  // of a merge
 }
 
 // outcome is the result of a call.
@@ -80,6 +92,7 @@ type outcome struct {
 	parent   object.ID        // of a commit
 	sequence uint64           // of a change
 	tips     [slots]object.ID // of a listing: the branches of the main namespace
+	text     string           // that was appended to the note
 }
 
 // repositoryModel is the specification of the calls, over a plain array of refs.
@@ -106,9 +119,15 @@ func repositoryModel(first object.ID) porcupine.Model {
 				fits = fits && got.old.IsZero() && (asked.base < 0 || got.new == now[asked.base])
 			case writeDelete:
 				fits = !now[asked.slot].IsZero()
-			case readBranches:
+			case writePush:
+				fits = now[asked.slot] == *asked.expected
+			case writeMerge:
+				fits = fits && !got.old.IsZero()
+			case writeNote, readBranches:
 			}
-			now[asked.slot] = got.new
+			if got.sequence > 0 { // a merge may have nothing to do, or conflict
+				now[asked.slot] = got.new
+			}
 			return fits, now
 		},
 		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
@@ -122,6 +141,8 @@ func refusalFits(now [slots]object.ID, asked write, got outcome) bool {
 	switch {
 	case errors.Is(got.err, refs.ErrBusy):
 		return true // the other host was first too often; nothing was changed
+	case asked.kind == writePush:
+		return errors.Is(got.err, refs.ErrStale) && is != *asked.expected
 	case errors.Is(got.err, engine.ErrExists):
 		return asked.kind == writeCreate && !is.IsZero()
 	case errors.Is(got.err, engine.ErrStale):
@@ -137,9 +158,10 @@ func refusalFits(now [slots]object.ID, asked write, got outcome) bool {
 	return false
 }
 
-// TestLinearizable lets clients of two hosts commit with and without an expectation, restore,
-// create, promote, delete and list, and searches for an order of the calls that explains all
-// results. The journal must show the same order.
+// TestLinearizable lets clients of two hosts commit with and without an expectation, push, merge,
+// restore, create, promote, delete, take notes and list, and searches for an order of the calls
+// that explains all results. The journal must show the same order, and the note every text that was
+// acknowledged.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	rounds, clients, calls := 6, 8, 60
@@ -183,7 +205,7 @@ func linearizable(t *testing.T, seed uint64, s *storm, clients, calls int) {
 	for number := range clients {
 		group.Go(func() {
 			client := &stormClient{
-				repo: s.repo(number), seed: s.seed.New, number: number, random: rand.New(rand.NewPCG(seed, uint64(number))),
+				tb: t, repo: s.repo(number), seed: s.seed.New, number: number, random: rand.New(rand.NewPCG(seed, uint64(number))),
 			}
 			for range calls {
 				asked := client.next()
@@ -207,7 +229,33 @@ func linearizable(t *testing.T, seed uint64, s *storm, clients, calls int) {
 	if !porcupine.CheckOperations(repositoryModel(s.seed.New), history) {
 		t.Error("no order of the calls explains what the clients were told")
 	}
+	checkNote(t, s, history)
 	checkJournal(t, s.entries(t), history)
+}
+
+// checkNote holds the note that the clients append to against what they were told.
+func checkNote(t *testing.T, s *storm, history []porcupine.Operation) {
+	t.Helper()
+	note := engine.Note{}
+	for _, o := range history {
+		if o.Input.(write).kind != writeNote || o.Output.(outcome).err != nil {
+			continue
+		}
+		if note.Text == "" {
+			var err error
+			if note, err = s.repos[0].Note(t.Context(), noteOf(s.seed.New)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text := o.Output.(outcome).text; strings.Count(note.Text, text) != 1 {
+			t.Errorf("the note contains %q %d times, want once", text, strings.Count(note.Text, text))
+		}
+	}
+}
+
+// noteOf names the note of a commit.
+func noteOf(id object.ID) engine.NoteTarget {
+	return engine.NoteTarget{Ref: notesRef, Object: named(id)}
 }
 
 // checkJournal holds every acknowledged change against its entry, and their order against the
@@ -232,133 +280,4 @@ func checkJournal(t *testing.T, entries []refs.Entry, history []porcupine.Operat
 		}
 		begun = max(begun, changes[i].Call)
 	}
-}
-
-// stormClient is one client.
-type stormClient struct {
-	repo   *engine.Repository
-	seed   object.ID
-	number int
-	random *rand.Rand
-	count  int
-	seen   [slots]object.ID // the last values it read, for expectations
-}
-
-// next decides what to ask for.
-func (c *stormClient) next() write {
-	w := write{kind: kinds[c.random.IntN(len(kinds))], slot: c.random.IntN(slotTag), base: -1}
-	switch w.kind {
-	case writeCommit:
-		if w.slot != slotMain && c.random.IntN(2) == 0 {
-			w.base = slotMain
-		}
-		if expected := c.seen[w.slot]; !expected.IsZero() && c.random.IntN(2) == 0 {
-			w.expected = &expected
-		}
-	case writeCreate:
-		if w.slot == slotMain {
-			w.slot = slotTag
-			break
-		}
-		w.base = c.random.IntN(slotTag)
-	case writeDelete:
-		w.slot = slotA + c.random.IntN(slots-slotA)
-	case writeRestore, readBranches:
-	}
-	return w
-}
-
-// do asks for it. An error is one that no call may meet; refusals are outcomes.
-func (c *stormClient) do(ctx context.Context, w write) (outcome, error) {
-	var got outcome
-	switch w.kind {
-	case writeCommit, writeRestore:
-		got = c.commit(ctx, w)
-	case writeCreate:
-		got = c.create(ctx, w)
-	case writeDelete:
-		remove := c.repo.DeleteBranch
-		if w.slot == slotTag {
-			remove = c.repo.DeleteTag
-		}
-		deleted, err := remove(ctx, acme, namespaceOf(w.slot), slotNames[w.slot])
-		got = outcome{err: err, sequence: deleted.Sequence}
-	case readBranches:
-		got = c.list(ctx)
-	}
-	var stale *engine.StaleError
-	switch {
-	case errors.As(got.err, &stale):
-		got.actual = stale.Actual
-		c.seen[w.slot] = stale.Actual
-	case got.err == nil && w.kind != readBranches:
-		c.seen[w.slot] = got.new
-	case got.err != nil && !errors.Is(got.err, engine.ErrExists) && !errors.Is(got.err, engine.ErrNotFound) &&
-		!errors.Is(got.err, refs.ErrBusy):
-		return got, got.err
-	}
-	return got, nil
-}
-
-func (c *stormClient) commit(ctx context.Context, w write) outcome {
-	c.count++
-	target := engine.CommitTarget{Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot), Expected: w.expected}
-	if w.base >= 0 {
-		target.Base, target.BaseNamespace = slotNames[w.base], namespaceOf(w.base)
-	}
-	var result engine.CommitResult
-	var err error
-	if w.kind == writeRestore {
-		details := engine.CommitDetails{Message: fmt.Sprintf("%d of client %d", c.count, c.number), Author: thor}
-		request := engine.RestoreRequest{Target: target, Details: details, Commit: named(c.seed)}
-		result, err = c.repo.RestoreCommit(ctx, acme, request)
-	} else {
-		result, err = upload(c.repo, acme, target, change{path: fmt.Sprint(c.number), content: fmt.Sprint(c.count)})
-	}
-	got := outcome{err: err, old: result.Old, new: result.New, sequence: result.Sequence}
-	if err == nil {
-		got.parent, got.err = c.parent(ctx, result.New)
-	}
-	return got
-}
-
-// parent reads the first parent of a commit.
-func (c *stormClient) parent(ctx context.Context, id object.ID) (object.ID, error) {
-	view, err := c.repo.Objects(ctx)
-	if err != nil {
-		return object.ZeroID, err
-	}
-	defer view.Close()
-	row, err := view.Graph(ctx, id)
-	if err != nil {
-		return object.ZeroID, err
-	}
-	return row.Parents[0], nil
-}
-
-func (c *stormClient) create(ctx context.Context, w write) outcome {
-	if w.slot == slotTag {
-		created, err := c.repo.CreateTag(ctx, acme, refs.Main, slotNames[slotTag], named(c.seed))
-		got := outcome{err: err, sequence: created.Sequence}
-		if err == nil {
-			got.new = c.seed
-		}
-		return got
-	}
-	created, err := c.repo.CreateBranch(ctx, acme, engine.CreateBranchRequest{
-		Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot),
-		Base: engine.CommitName{Text: slotNames[w.base], Kind: engine.BranchName, Namespace: namespaceOf(w.base)},
-	})
-	return outcome{err: err, new: created.Tip, sequence: created.Sequence}
-}
-
-func (c *stormClient) list(ctx context.Context) outcome {
-	page, err := c.repo.Branches(ctx, refs.Main, "", slots)
-	got := outcome{err: err}
-	for _, branch := range page.Items {
-		if slot := slotOf(refs.Main.BranchPrefix() + branch.Name); slot >= 0 {
-			got.tips[slot], c.seen[slot] = branch.Tip, branch.Tip
-		}
-	}
-	return got
 }

@@ -171,7 +171,8 @@ func TestStormOfCombinedWrites(t *testing.T) {
 	if testing.Short() {
 		writers, commits = 8, 6
 	}
-	s := newStorm(t, 2, engine.Config{Objects: odb.Options{RemoteKeys: true}})
+	remote := engine.Config{Objects: odb.Options{RemoteKeys: true}}
+	s := newStorm(t, remote, remote)
 	var mu sync.Mutex
 	told := map[uint64]object.ID{s.seed.Sequence: s.seed.New} // guarded by mu
 	var group sync.WaitGroup

@@ -171,7 +171,7 @@ func TestLinearizable(t *testing.T) {
 	for seed := range uint64(rounds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			linearizable(t, seed, newStorm(t, 2, engine.Config{}), clients, calls)
+			linearizable(t, seed, newStorm(t, engine.Config{}, engine.Config{}), clients, calls)
 		})
 	}
 }
@@ -187,11 +187,25 @@ func TestLinearizableServers(t *testing.T) {
 	for seed := range uint64(rounds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			linearizable(t, seed, newStorm(t, 2, engine.Config{
-				Background: true,
-				Sharing:    &engine.Sharing{URL: "http://server", Beat: 5 * time.Millisecond, Patience: time.Hour},
-			}), clients, calls)
+			linearizable(t, seed, newStorm(t, sharing(time.Now), sharing(time.Now)), clients, calls)
 		})
+	}
+}
+
+// TestLinearizableClocks is TestLinearizableServers with clocks that differ by two hours.
+func TestLinearizableClocks(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t,
+		sharing(func() time.Time { return time.Now().Add(time.Hour) }),
+		sharing(func() time.Time { return time.Now().Add(-time.Hour) }))
+	linearizable(t, 1, s, 5, 25)
+}
+
+// sharing configures one of several servers.
+func sharing(now func() time.Time) engine.Config {
+	return engine.Config{
+		Background: true, Now: now,
+		Sharing: &engine.Sharing{URL: "http://server", Beat: 5 * time.Millisecond, Patience: time.Hour},
 	}
 }
 
@@ -259,7 +273,7 @@ func noteOf(id object.ID) engine.NoteTarget {
 }
 
 // checkJournal holds every acknowledged change against its entry, and their order against the
-// clock.
+// clock of the test. The times of the entries never go back, whatever the clocks of the hosts say.
 func checkJournal(t *testing.T, entries []refs.Entry, history []porcupine.Operation) {
 	t.Helper()
 	changes := slices.DeleteFunc(history, func(o porcupine.Operation) bool { return o.Output.(outcome).sequence == 0 })
@@ -271,6 +285,9 @@ func checkJournal(t *testing.T, entries []refs.Entry, history []porcupine.Operat
 	}
 	var begun int64 // when the latest of the changes so far was asked for
 	for i, entry := range entries {
+		if i > 0 && entry.Time.Before(entries[i-1].Time) {
+			t.Errorf("%d is of %v, and the entry after it of %v", entries[i-1].Sequence, entries[i-1].Time, entry.Time)
+		}
 		asked, got := changes[i].Input.(write), changes[i].Output.(outcome)
 		if got.sequence != entry.Sequence || asked.slot != slotOf(entry.Ref) || got.new != entry.After {
 			t.Errorf("the journal has %+v where %+v was told %+v", entry, asked, got)

@@ -15,7 +15,7 @@ import (
 // each other.
 func twoHosts(t *testing.T) (ours, theirs *engine.Repository) {
 	t.Helper()
-	_, repos := openHosts(t, 2, engine.Config{})
+	_, repos := openHosts(t, engine.Config{}, engine.Config{})
 	return repos[0], repos[1]
 }
 

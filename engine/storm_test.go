@@ -24,10 +24,11 @@ type storm struct {
 	seed    engine.CommitResult
 }
 
-// newStorm opens hosts over one pair of stores and makes a repository with a commit on main.
-func newStorm(t *testing.T, hosts int, config engine.Config) *storm {
+// newStorm opens a host for each configuration over one pair of stores, and makes a repository with
+// a commit on main.
+func newStorm(t *testing.T, hosts ...engine.Config) *storm {
 	t.Helper()
-	keys, repos := openHosts(t, hosts, config)
+	keys, repos := openHosts(t, hosts...)
 	s := &storm{journal: refs.Open(keys, refs.Options{}), repos: repos}
 	var err error
 	if s.seed, err = upload(s.repos[0], acme, main, change{path: "seed"}); err != nil {
@@ -38,12 +39,12 @@ func newStorm(t *testing.T, hosts int, config engine.Config) *storm {
 
 // openHosts opens hosts over one pair of stores, and on each a repository that the first one makes.
 // Each has connections and local files of its own where stores are shared by servers.
-func openHosts(t *testing.T, count int, config engine.Config) (keys kv.Store, repos []*engine.Repository) {
+func openHosts(t *testing.T, configs ...engine.Config) (keys kv.Store, repos []*engine.Repository) {
 	t.Helper()
 	fs := vfs.NewMem()
 	keys, files, shut := odbtest.OpenStores(t, fs)
 	t.Cleanup(shut)
-	for i := range count {
+	for i, config := range configs {
 		if i > 0 && odbtest.Shared() {
 			keys, files, shut = odbtest.OpenStores(t, odbtest.Beside(t, fs))
 			t.Cleanup(shut)
@@ -94,7 +95,7 @@ func TestStormOfGuards(t *testing.T) {
 	if testing.Short() {
 		writers, commits = 12, 10
 	}
-	s := newStorm(t, 2, engine.Config{})
+	s := newStorm(t, engine.Config{}, engine.Config{})
 	var mu sync.Mutex
 	won := map[object.ID]engine.CommitResult{} // guarded by mu: by the tip that the winner built on
 	var group sync.WaitGroup
@@ -153,7 +154,7 @@ func TestStormWithoutGuards(t *testing.T) {
 	if testing.Short() {
 		writers, commits = 10, 8
 	}
-	s := newStorm(t, 1, engine.Config{})
+	s := newStorm(t, engine.Config{})
 	var mu sync.Mutex
 	told := map[uint64]engine.CommitResult{} // guarded by mu
 	var group sync.WaitGroup

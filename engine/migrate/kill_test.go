@@ -15,6 +15,7 @@ import (
 	"packhorse/engine/migrate"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 )
 
 // errKilled ends every call of a process that was killed.
@@ -152,6 +153,7 @@ func (m *mortalWriter) Abort() error {
 // used then in every second case. When the migration is run again, it ends.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it copies a filled store, whose power fails")
 	filled := newStores(t)
 	filled.fill()
 	step := int64(1)

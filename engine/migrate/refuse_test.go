@@ -19,6 +19,7 @@ import (
 	"packhorse/engine/migrate"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 )
 
 // put writes a row.
@@ -50,6 +51,7 @@ const otherID = "0123456789abcdef0123456789abcdef"
 // TestRefuses migrates what must not be migrated. The target is changed in nothing.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
+	odbtest.NeedsEmbedded(t, "it copies a filled store")
 	arriving := identity.Mark{State: identity.Arriving, Migration: "one", Run: "r", Place: "elsewhere"}
 	tests := map[string]struct {
 		prepare func(from, to *stores)

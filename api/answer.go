@@ -64,9 +64,6 @@ func (x *transfer) Refused(err error) {
 	x.server.note(x, &p, err)
 }
 
-// Acts implements [exchange.Response].
-func (x *transfer) Acts(action string) { x.action = action }
-
 // fails keeps the code of the first error of the request.
 func (x *transfer) fails(err error) {
 	if x.code == "" && x.server.audit != nil {

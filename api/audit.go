@@ -34,7 +34,7 @@ func (s *Server) audited(x *transfer) {
 	if s.audit == nil {
 		return
 	}
-	action := x.action
+	action := cmp.Or(x.action, x.operation.Action())
 	switch {
 	case action != "":
 	case x.endpoint == nil:
@@ -65,7 +65,7 @@ func (s *Server) auditedInner(x *inner, started time.Time) {
 		return
 	}
 	r := audit.Record{
-		Time: started, Via: audit.MCP, RequestID: x.request.id, Action: cmp.Or(x.action, x.endpoint.action),
+		Time: started, Via: audit.MCP, RequestID: x.request.id, Action: x.endpoint.action,
 		Address: addressText(x.request.client), UserAgent: bounded(x.request.Header("User-Agent")),
 		Status: cmp.Or(x.refusedAs, x.answer.status), Error: x.code,
 		ReceivedBytes: x.body.Size(), SentBytes: int64(x.out.body.Len()),

@@ -38,7 +38,6 @@ type inner struct {
 	out       capture
 	reason    string
 	refusedAs int
-	action    string         // see Acts
 	code      string         // of the error in the audit log
 	changes   *audit.Changes // nil without an audit log
 }
@@ -261,9 +260,6 @@ func (x *inner) Refused(err error) {
 	x.fails(err)
 	x.request.server.note(x.request, &p, err)
 }
-
-// Acts implements [exchange.Response].
-func (x *inner) Acts(action string) { x.action = action }
 
 // fails keeps the code of the first error of the call.
 func (x *inner) fails(err error) {

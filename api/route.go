@@ -64,7 +64,7 @@ type endpoint struct {
 	label string // in metrics and logs
 	git   bool   // of a git client: the path names the repository
 	open  bool   // no token is asked for
-	// action is what requests do, in the audit log, unless they say so themselves; "" for those that
+	// action is what requests do, in the audit log, unless they name an operation; "" for those that
 	// leave no line there.
 	action string
 }
@@ -123,27 +123,28 @@ func newTable(config *Config) (*table, error) {
 			return nil, err
 		}
 	}
-	git := func(label, action string, row Route, names ...string) *methods {
+	git := func(label string, does exchange.Operation, row Route, names ...string) *methods {
 		row.Denied = http.StatusForbidden
 		m := &methods{endpoints: make(map[string]*endpoint), refuse: config.Git.Refuse, allow: strings.Join(names, ", ")}
 		for _, row.Method = range names {
-			m.endpoints[row.Method] = &endpoint{Route: row, label: label, action: action, git: true}
+			m.endpoints[row.Method] = &endpoint{Route: row, label: label, action: does.Action(), git: true}
 		}
 		return m
 	}
-	t.advertise = git("git/info/refs", githttp.ActLsRefs, Route{Scope: auth.GitRead}, http.MethodGet, http.MethodHead)
-	t.advertisePush = git("git/info/refs", githttp.ActLsRefs, Route{Scope: auth.GitWrite}, http.MethodGet, http.MethodHead)
-	t.fetch = git("git/git-upload-pack", githttp.ActFetch, Route{
+	t.advertise = git("git/info/refs", exchange.LsRefs, Route{Scope: auth.GitRead}, http.MethodGet, http.MethodHead)
+	t.advertisePush = git("git/info/refs", exchange.LsRefs, Route{Scope: auth.GitWrite}, http.MethodGet, http.MethodHead)
+	t.fetch = git("git/git-upload-pack", exchange.Fetch, Route{
 		Scope: auth.GitRead, BodyMax: fetchBodyMax, CostsBytes: transferCosts, WaitsBytes: transferWaits,
 	}, http.MethodPost)
-	t.push = git("git/git-receive-pack", githttp.ActPush, Route{
+	t.push = git("git/git-receive-pack", exchange.Push, Route{
 		Scope: auth.GitWrite, BodyMax: config.Limits.PushBytes + pushLinesMax + pushDiscarded, Patient: true,
 		CostsBytes: pushCosts, WaitsBytes: transferWaits,
 	}, http.MethodPost)
-	t.lfs = git("git/info/lfs", githttp.ActLFS, Route{BodyMax: config.Limits.JSONBytes}, http.MethodGet, http.MethodPost,
+	t.lfs = git("git/info/lfs", "", Route{BodyMax: config.Limits.JSONBytes}, http.MethodGet, http.MethodPost,
 		http.MethodPut, http.MethodDelete)
 	for _, e := range t.lfs.endpoints {
-		e.git, e.open, e.Handler = false, true, githttp.RefuseLFS // without a token, since none would help
+		e.action, e.git, e.open = "gitLFS", false, true // without a token, since none would help
+		e.Handler = githttp.RefuseLFS
 	}
 	return t, nil
 }

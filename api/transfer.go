@@ -53,7 +53,7 @@ type transfer struct {
 	// refusedAs is the status of a refusal that the answer contains in a form of its own, 0 when there
 	// is none.
 	refusedAs int
-	action    string             // see Acts; "" for that of the endpoint
+	action    string             // see suppose; "" for that of the operation or of the endpoint
 	code      string             // of the error in the audit log; "" for none
 	changes   *audit.Changes     // nil without an audit log
 	free      map[*held]struct{} // resources of Reserve and Slot that are not released yet

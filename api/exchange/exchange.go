@@ -33,9 +33,10 @@ type Request interface {
 	// RequestID names the request in logs and in the X-Request-Id header of its answer, which the
 	// server sets.
 	RequestID() string
-	// Operation names the git operation that the request turned out to be, for metrics and traces; a
-	// later call replaces an earlier one. Without a call the request is none. It is called by the
-	// goroutine of the handler or of the write function of Stream.
+	// Operation names the git operation that the request turned out to be, for metrics, traces and the
+	// audit log; a later call replaces an earlier one. Without a call the request is none, and the
+	// audit log has what its route says. It is called by the goroutine of the handler or of the write
+	// function of Stream.
 	Operation(name Operation)
 	// RemoteAddr is the address of the client: "host:port" of the peer, or the host alone that a
 	// trusted proxy names.
@@ -103,8 +104,6 @@ type Response interface {
 	// Refused is Failed for an error that refuses all of the request: the log and the metrics show its
 	// status in place of the answer's.
 	Refused(err error)
-	// Acts names in the audit log what the request does, where its route leaves that open.
-	Acts(action string)
 }
 
 // Resources are shared by concurrent requests.

@@ -22,10 +22,9 @@ var streamBuffers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 
 
 // advertise answers info/refs: the capabilities in version 2, the refs too in versions 0 and 1.
 func (s *session) advertise() error {
-	s.x.Operation(exchange.Advertise)
 	contentType := "application/x-" + s.service + "-advertisement"
 	if s.version == 2 {
-		s.x.Acts(ActCapabilities)
+		s.x.Operation(exchange.Capabilities)
 		return s.answer(contentType, func(_ context.Context, out *pktline.Writer) error {
 			if err := s.preamble(out); err != nil {
 				return err
@@ -33,6 +32,7 @@ func (s *session) advertise() error {
 			return s.capabilities(out)
 		})
 	}
+	s.x.Operation(exchange.LsRefs)
 	if s.creation != nil {
 		return s.advertiseNothing(contentType)
 	}

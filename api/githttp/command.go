@@ -25,12 +25,10 @@ func (s *session) command() error {
 		s.respondEmpty()
 		return nil
 	case "ls-refs":
-		s.x.Acts(ActLsRefs)
 		return s.lsRefs(in, arguments)
 	case "fetch":
 		return s.fetch(in, arguments)
 	case "object-info":
-		s.x.Acts(ActObjectInfo)
 		return s.objectInfo(in, arguments)
 	default:
 		return malformed("invalid command %q", name)

@@ -35,9 +35,6 @@ func (s *session) fetch(in *pktline.Reader, arguments bool) error {
 func (s *session) streamFetch(
 	request engine.FetchRequest, answer func(context.Context, *engine.Fetch, io.Writer) error,
 ) error {
-	if len(request.Haves) == 0 {
-		s.x.Acts(ActClone)
-	}
 	if len(request.Haves) == 0 && len(request.Shallow) == 0 {
 		s.x.Operation(exchange.Clone)
 	} else {

@@ -83,18 +83,6 @@ const (
 	receivePack = "git-receive-pack"
 )
 
-// What requests of git clients do, in the audit log. A clone is a fetch by who names no object that
-// is there already.
-const (
-	ActCapabilities = "gitCapabilities" // of protocol version 2, which tell nothing of the repository
-	ActLsRefs       = "gitLsRefs"       // also the advertisement of versions 0 and 1, and that of a push
-	ActClone        = "gitClone"
-	ActFetch        = "gitFetch"
-	ActObjectInfo   = "gitObjectInfo"
-	ActPush         = "gitPush"
-	ActLFS          = "gitLFS"
-)
-
 // session is one request after its token, path and method were found to agree.
 type session struct {
 	*Door

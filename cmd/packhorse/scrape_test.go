@@ -91,7 +91,7 @@ func scrapeTraffic(t *testing.T) map[string]*metric {
 		}
 	}
 	done := metrics["packhorse_git_operation_duration_seconds"].labels["operation"]
-	want := []string{"advertise", "archive", "clone", "fetch", "ls-refs", "push"}
+	want := []string{"archive", "capabilities", "clone", "fetch", "ls-refs", "push"}
 	if got := slices.Sorted(maps.Keys(done)); !slices.Equal(got, want) {
 		t.Fatalf("git operations %q, want %q", got, want)
 	}

@@ -32,7 +32,6 @@ type Exchange struct {
 	SlotErr    error             // the error of Slot
 	ReserveErr error             // the error of Reserve
 	Failures   []error           // the arguments of Failed and Refused
-	Action     string            // the last argument of Acts
 
 	method string
 	url    *url.URL
@@ -156,9 +155,6 @@ func (x *Exchange) Failed(err error) { x.Failures = append(x.Failures, err) }
 
 // Refused adds to Failures.
 func (x *Exchange) Refused(err error) { x.Failed(err) }
-
-// Acts keeps Action.
-func (x *Exchange) Acts(action string) { x.Action = action }
 
 func (x *Exchange) answer(status int, contentType string, size int64) {
 	x.status, x.size, x.whole, x.write = status, size, nil, nil

@@ -43,7 +43,6 @@ type served struct {
 var _ exchange.Exchange = (*served)(nil)
 
 func (x *served) Context() context.Context             { return x.r.Context() }
-func (x *served) Acts(string)                          {}
 func (x *served) Serving() context.Context             { return context.Background() }
 func (x *served) RequestID() string                    { return "test-request" }
 func (x *served) Operation(exchange.Operation)         {}

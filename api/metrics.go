@@ -39,6 +39,9 @@ type metrics struct {
 type Figure struct {
 	Name string // without the prefix "packhorse_"
 	Help string
+	// Labels are those of the series, with their values; nil for none. Other figures of the name have
+	// the same labels with other values, and the same Help.
+	Labels map[string]string
 	// Counter says that the number only grows.
 	Counter bool
 	// Value is called by any goroutine, and must not block.
@@ -46,10 +49,11 @@ type Figure struct {
 }
 
 func (f *Figure) collector() prometheus.Collector {
+	options := prometheus.Opts{Namespace: namespace, Name: f.Name, Help: f.Help, ConstLabels: f.Labels}
 	if f.Counter {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: f.Name, Help: f.Help}, f.Value)
+		return prometheus.NewCounterFunc(prometheus.CounterOpts(options), f.Value)
 	}
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: f.Name, Help: f.Help}, f.Value)
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts(options), f.Value)
 }
 
 const namespace = "packhorse"
@@ -108,6 +112,9 @@ func newMetrics(s *Server, version string, figures []Figure) (*metrics, error) {
 		connectionCounter(s, "http_connections_evicted_total", nil,
 			"Connections without a good token that made room for new ones.",
 			func(c *connections) uint64 { return c.evicted }),
+		gauge("organizations", "Organizations whose tokens are accepted.", func() float64 {
+			return float64(s.tokens.OrgCount())
+		}),
 		gauge("organizations_unread",
 			"Paths in the folder of organizations that cannot be read; what was known of them is in force.", func() float64 {
 				return float64(s.tokens.Unread())

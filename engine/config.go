@@ -37,6 +37,8 @@ type Config struct {
 	Maintenance maintain.Settings
 	Background  bool
 	Scrub       ScrubOptions
+	// Census is the interval of counts of all that is stored; 0: nothing is counted.
+	Census time.Duration
 	// Sharing makes this host one of several over the same stores, of which one does each duty in the
 	// background. With nil this host does all of them.
 	Sharing *Sharing

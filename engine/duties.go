@@ -48,6 +48,11 @@ func (h *Host) duties(c *Config) []cluster.Duty {
 			return h.keepScrubbing(ctx, c.Scrub)
 		}})
 	}
+	if c.Census > 0 {
+		all = append(all, cluster.Duty{Name: "census", Work: func(ctx context.Context) error {
+			return h.keepCensus(ctx, c.Census)
+		}})
+	}
 	return all
 }
 

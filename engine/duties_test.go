@@ -30,7 +30,7 @@ func TestSharedDuties(t *testing.T) {
 		config := hooked(t, []string{"127.0.0.1"}, receiver.server.URL)
 		config.Background = true
 		config.Webhooks.Linger = time.Hour
-		config.Scrub.BytesPerSecond = 1 << 30
+		config.Scrub.BytesPerSecond, config.Census = 1<<30, time.Minute
 		config.Sharing = &engine.Sharing{URL: "http://server", Beat: 5 * time.Millisecond, Patience: time.Hour}
 		return enginetest.OpenOver(t, keys, files, config)
 	}
@@ -54,11 +54,11 @@ func TestSharedDuties(t *testing.T) {
 				held = append(held, host.Member().Held()...)
 			}
 			slices.Sort(held)
-			return strings.Join(held, " ") == "maintenance scrub webhooks"
+			return strings.Join(held, " ") == "census maintenance scrub webhooks"
 		})
 		must(t, hosts[0].Close(context.Background())) // its duties go to the other one
 		other := hosts[1]
-		eventually(t, "the other server holds every duty", func() bool { return len(other.Member().Held()) == 3 })
+		eventually(t, "the other server holds every duty", func() bool { return len(other.Member().Held()) == 4 })
 		hosts = []*engine.Host{other, open()}
 	}
 	servers, err := cluster.List(t.Context(), keys)

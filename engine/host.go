@@ -36,7 +36,7 @@
 //	maintain, scrub, fsck, backup,       care of the store
 //	caretimes, storeid, unregistered
 //	duties                               work in the background, and which server does it
-//	usage                                what repositories store, and their quotas
+//	usage, census                        what repositories store, and their quotas; what all store
 //	narrate                              progress as git prints it
 //
 // Invariants of a repository hold by the preconditions of its batches (docs/invariants.md 2), not
@@ -50,6 +50,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"packhorse/engine/catalog"
@@ -113,6 +114,7 @@ type Host struct {
 	maintaining chan struct{} // holds one when a maintenance runs
 
 	scrubbed scrubCounts
+	census   atomic.Pointer[Census] // nil: none was taken
 	care     careTimes
 
 	// One of the two is used: see duties.go.

@@ -11,8 +11,10 @@ import (
 
 // AttachFilters puts a durable filter file beside a segment that has none. It removes the file if
 // the segment is no longer in the pool, and after any error before the commit.
-func (s *Store) AttachFilters(ctx context.Context, pool PoolID, beside, id segment.LayerID) error {
-	return s.attach(ctx, pool, beside, manifestLayer{kind: segment.KindFilter, id: id},
+func (s *Store) AttachFilters(
+	ctx context.Context, pool PoolID, beside segment.LayerID, filters segment.Auxiliary,
+) error {
+	return s.attach(ctx, pool, beside, segment.KindFilter, filters,
 		func(other segment.LayerID) bool { return other != beside },
 		func(*manifest) bool { return true })
 }
@@ -20,8 +22,10 @@ func (s *Store) AttachFilters(ctx context.Context, pool PoolID, beside, id segme
 // AttachBitmaps puts a durable bitmap file beside the newest of the segments that it covers, in
 // place of all other bitmaps of the pool. It removes the file if these are no longer the pool's
 // oldest segments, and after any error before the commit.
-func (s *Store) AttachBitmaps(ctx context.Context, pool PoolID, over []segment.LayerID, id segment.LayerID) error {
-	return s.attach(ctx, pool, over[len(over)-1], manifestLayer{kind: segment.KindBitmap, id: id},
+func (s *Store) AttachBitmaps(
+	ctx context.Context, pool PoolID, over []segment.LayerID, bitmaps segment.Auxiliary,
+) error {
+	return s.attach(ctx, pool, over[len(over)-1], segment.KindBitmap, bitmaps,
 		func(segment.LayerID) bool { return false },
 		func(m *manifest) bool {
 			segments := m.segments()
@@ -68,8 +72,8 @@ var errLayersMoved = errors.New("odb: the layers have changed meanwhile")
 // unless keeps says that they stay beside a layer. It removes the file if fits returns false, and
 // after any error before the commit.
 func (s *Store) attach(
-	ctx context.Context, pool PoolID, beside segment.LayerID, added manifestLayer, keeps func(beside segment.LayerID) bool,
-	fits func(*manifest) bool,
+	ctx context.Context, pool PoolID, beside segment.LayerID, kind segment.LayerKind, added segment.Auxiliary,
+	keeps func(beside segment.LayerID) bool, fits func(*manifest) bool,
 ) error {
 	err := s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
 		at := slices.IndexFunc(m.layers, func(l manifestLayer) bool { return l.id == beside })
@@ -79,15 +83,15 @@ func (s *Store) attach(
 		for i := range m.layers {
 			l := &m.layers[i]
 			l.auxiliaries = slices.DeleteFunc(l.auxiliaries, func(c manifestLayer) bool {
-				return c.kind == added.kind && !keeps(l.id)
+				return c.kind == kind && !keeps(l.id)
 			})
 		}
-		m.layers[at].auxiliaries = append(m.layers[at].auxiliaries, added)
-		return s.register(b, added.id, segment.Registration{Pool: pool, Kind: added.kind})
+		m.layers[at].auxiliaries = append(m.layers[at].auxiliaries, manifestLayer{kind: kind, id: added.ID})
+		return s.register(b, added.ID, segment.Registration{Pool: pool, Kind: kind, Bytes: added.Bytes})
 	})
-	name := added.kind.FileName(added.id)
+	name := kind.FileName(added.ID)
 	if err != nil {
-		removed := s.deleteUnregistered(context.WithoutCancel(ctx), added.id, name)
+		removed := s.deleteUnregistered(context.WithoutCancel(ctx), added.ID, name)
 		if errors.Is(err, errLayersMoved) {
 			return removed
 		}

@@ -117,14 +117,15 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 // borrow puts the auxiliary file beside the borrowed layers.
 func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, tips []object.ID) error {
 	auxiliary := f.reserved
-	if err := f.store.writeVisibility(ctx, auxiliary, &visibilitySet{tips: newIDList(tips)}); err != nil {
+	size, err := f.store.writeVisibility(ctx, auxiliary, &visibilitySet{tips: newIDList(tips)})
+	if err != nil {
 		return err
 	}
 	f.auxiliary = auxiliary
 	for i := range layers {
 		layers[i].auxiliaries = append(layers[i].auxiliaries, manifestLayer{kind: segment.KindBorrowed, id: auxiliary})
 	}
-	return f.store.register(b, auxiliary, segment.Registration{Pool: f.pool, Kind: segment.KindBorrowed})
+	return f.store.register(b, auxiliary, segment.Registration{Pool: f.pool, Kind: segment.KindBorrowed, Bytes: size})
 }
 
 // Pool returns the ID of the new pool.

@@ -269,11 +269,12 @@ func (q *Quarantine) joinSegments(b *kv.Batch, pool PoolID, next *manifest) erro
 // registerSegment adds the registrations of the files of a segment to b.
 func (s *Store) registerSegment(sealed *segment.Sealed, b *kv.Batch, pool PoolID) error {
 	r := segment.Registration{
-		Pool: pool, Kind: segment.KindSegment, Count: int64(sealed.Count), DataBytes: sealed.DataBytes,
+		Pool: pool, Kind: segment.KindSegment, Count: int64(sealed.Count), Bytes: sealed.DataBytes,
 	}
 	err := s.register(b, sealed.ID, r)
 	if err == nil && sealed.Graph != (segment.LayerID{}) {
-		err = s.register(b, sealed.Graph, segment.Registration{Pool: pool, Kind: segment.KindGraph})
+		graph := segment.Registration{Pool: pool, Kind: segment.KindGraph, Bytes: sealed.GraphBytes}
+		err = s.register(b, sealed.Graph, graph)
 	}
 	return err
 }

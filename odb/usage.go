@@ -51,7 +51,7 @@ func (s *Store) Measure(ctx context.Context, l PoolLayer, rest func(context.Cont
 		if err != nil {
 			err = s.damage.Corrupt(l.ID, object.ZeroID, "%v", err)
 		}
-		return Size{r.Count, r.DataBytes}, err
+		return Size{r.Count, r.Bytes}, err
 	}
 	var size Size
 	for pair, err := range s.keys.Scan(ctx, hot.Range(hot.TableObject, l.ID)) {
@@ -76,7 +76,7 @@ func Sizes(b *kv.Batch) (added map[PoolLayer]Size, left []segment.LayerID) {
 			left = append(left, l.ID)
 		case table == tableRegistration && op.Kind == kv.OperationPut:
 			if r, err := segment.DecodeRegistration(op.Value); err == nil && r.Kind == segment.KindSegment {
-				added[l] = Size{r.Count, r.DataBytes}
+				added[l] = Size{r.Count, r.Bytes}
 			}
 		case table == hot.TableObject && op.Kind == kv.OperationPut:
 			l.Hot = true

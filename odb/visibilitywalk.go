@@ -243,11 +243,12 @@ func (s *Store) replaceTips(
 	ctx context.Context, pool PoolID, of *visibilityEntry, auxiliary segment.LayerID, whole map[segment.LayerID]bool,
 ) error {
 	next := segment.NewLayerID()
-	if err := s.writeVisibility(ctx, next, of.ready()); err != nil {
+	size, err := s.writeVisibility(ctx, next, of.ready())
+	if err != nil {
 		return err
 	}
 	used := false
-	err := s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
+	err = s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
 		changed := false
 		used = false
 		for i := range m.layers {
@@ -270,7 +271,7 @@ func (s *Store) replaceTips(
 			return errNoChange
 		}
 		if used {
-			return s.register(b, next, segment.Registration{Pool: pool, Kind: segment.KindBorrowed})
+			return s.register(b, next, segment.Registration{Pool: pool, Kind: segment.KindBorrowed, Bytes: size})
 		}
 		return nil
 	})
@@ -315,17 +316,18 @@ func (s *Store) claimBorrowed(ctx context.Context, v *View) {
 	s.warnOfVisibility(ctx, v.pool, err)
 }
 
-// writeVisibility writes an auxiliary file, and does not register it.
-func (s *Store) writeVisibility(ctx context.Context, id segment.LayerID, set *visibilitySet) error {
+// writeVisibility writes an auxiliary file, and does not register it. It returns the size.
+func (s *Store) writeVisibility(ctx context.Context, id segment.LayerID, set *visibilitySet) (int64, error) {
 	f, err := s.Files.Create(ctx, segment.KindBorrowed.FileName(id))
 	if err != nil {
-		return fmt.Errorf("begin visibility set: %w", err)
+		return 0, fmt.Errorf("begin visibility set: %w", err)
 	}
-	if _, err = f.Write(set.encode(id)); err == nil {
+	encoded := set.encode(id)
+	if _, err = f.Write(encoded); err == nil {
 		err = f.Seal(ctx)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("write visibility set: %w", err), f.Abort())
+		return 0, errors.Join(fmt.Errorf("write visibility set: %w", err), f.Abort())
 	}
-	return nil
+	return int64(len(encoded)), nil
 }

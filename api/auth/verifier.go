@@ -300,6 +300,9 @@ func (v *Verifier) OrgConfig(org string) (*OrgConfig, bool) {
 	return o.config, true
 }
 
+// OrgCount returns the number of organizations.
+func (v *Verifier) OrgCount() int { return len(*v.orgs.Load()) }
+
 // Orgs returns the names of the organizations in order.
 func (v *Verifier) Orgs() []string {
 	orgs := *v.orgs.Load()

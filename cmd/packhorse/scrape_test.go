@@ -142,7 +142,7 @@ func TestMetricNames(t *testing.T) {
 	t.Parallel()
 	bound := map[string]bool{
 		"route": true, "method": true, "status": true, "status_class": true, "operation": true, "result": true, "reason": true,
-		"op": true, "queue": true, "limit": true, "version": true, "goversion": true,
+		"op": true, "queue": true, "limit": true, "state": true, "tier": true, "version": true, "goversion": true,
 	}
 	units := regexp.MustCompile(`_(milli|micro|nano)?(sec|ms|minutes|hours|kb|mb|kib|mib|percent)(_|$)`)
 	for name, m := range scrape(t) {

@@ -111,7 +111,8 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 			return nil
 		}
 		return config.SigningKeyData
-	}, quotas: s.quotas, keepHistory: s.keepHistory, scrub: engine.ScrubOptions{BytesPerSecond: int64(flags.ScrubRate)}}
+	}, quotas: s.quotas, keepHistory: s.keepHistory, scrub: engine.ScrubOptions{BytesPerSecond: int64(flags.ScrubRate)},
+		census: censusEvery}
 	if around.webhooks, err = s.webhooks(); err != nil {
 		return nil, err
 	}
@@ -283,6 +284,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Ready:    func() error { return cmp.Or(s.store.space.Err(), s.reach.Err(), s.store.silent()) },
 		Writable: s.store.space.Check, Damage: s.store.damageCount, Figures: slices.Concat(
 			s.store.figures(), s.store.sharedFigures(), maintenanceFigures(s.store.host), scrubFigures(s.store.host),
+			censusFigures(s.store.host),
 			webhookFigures(s.store.host), upstreamFigures(s.store.host), s.certificates.figures(), auditFigures(s.audit),
 		),
 		Private:        s.flags.AdminListen != "",

@@ -112,6 +112,7 @@ type outside struct {
 	quotas      func(org string) quota.Limits
 	keepHistory func(org string) (time.Duration, bool)
 	scrub       engine.ScrubOptions   // the zero value does not scrub
+	census      time.Duration         // the interval of counts; 0: none
 	tracer      span.Tracer           // nil: none
 	webhooks    engine.WebhookConfig  // the zero value delivers nothing
 	upstreams   engine.UpstreamConfig // the zero value syncs nothing
@@ -209,6 +210,7 @@ func openStore(
 		KeepHistory: around.keepHistory,
 		FollowOrg:   around.followOrg,
 		Scrub:       around.scrub,
+		Census:      around.census,
 		Tracer:      around.tracer,
 		Webhooks:    around.webhooks,
 		Upstreams:   around.upstreams,

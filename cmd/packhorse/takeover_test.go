@@ -69,7 +69,7 @@ func TestTakeover(t *testing.T) {
 	commit(t, victim, token, 1, 10)
 	<-heard
 	for round := range rounds {
-		for _, duty := range []string{"maintenance", "webhooks", "upstreams", "scrub"} {
+		for _, duty := range []string{"maintenance", "webhooks", "upstreams", "scrub", "census"} {
 			does(victim, duty)
 		}
 		other := start(t, options(number))

@@ -36,31 +36,31 @@ func BuildBitmaps(ctx context.Context, s *odb.Store, pool odb.PoolID, tips []obj
 		return nil
 	}
 	defer view.Close()
-	id, err := writeBitmaps(ctx, s, view, segments, tips, pace)
-	if err != nil || id == (segment.LayerID{}) {
+	bitmaps, err := writeBitmaps(ctx, s, view, segments, tips, pace)
+	if err != nil || bitmaps.ID == (segment.LayerID{}) {
 		return err
 	}
-	return s.AttachBitmaps(ctx, pool, segments, id)
+	return s.AttachBitmaps(ctx, pool, segments, bitmaps)
 }
 
-// writeBitmaps writes the file, and returns the zero ID if no commit has a bitmap.
+// writeBitmaps writes the file, and returns none if no commit has a bitmap.
 func writeBitmaps(
 	ctx context.Context, s *odb.Store, view *odb.View, segments []segment.LayerID, tips []object.ID, pace *traffic.Pacer,
-) (segment.LayerID, error) {
+) (segment.Auxiliary, error) {
 	b, err := newBitmapBuilder(ctx, view)
 	if err != nil {
-		return segment.LayerID{}, err
+		return segment.Auxiliary{}, err
 	}
 	defer b.close()
 	b.inv.pace = pace
 	if len(tips) == 0 {
 		if tips, err = b.summaryTips(ctx); err != nil {
-			return segment.LayerID{}, err
+			return segment.Auxiliary{}, err
 		}
 	}
 	commits, err := b.choose(ctx, tips)
 	if err != nil {
-		return segment.LayerID{}, fmt.Errorf("choose commits for bitmaps: %w", err)
+		return segment.Auxiliary{}, fmt.Errorf("choose commits for bitmaps: %w", err)
 	}
 	w := &bitmapWriter{wordCount: b.wordCount}
 	for _, id := range commits {
@@ -69,14 +69,14 @@ func writeBitmaps(
 			err = w.add(id, words)
 		}
 		if err != nil {
-			return segment.LayerID{}, err
+			return segment.Auxiliary{}, err
 		}
 	}
 	if len(w.rows) == 0 {
-		return segment.LayerID{}, nil
+		return segment.Auxiliary{}, nil
 	}
 	if err := w.addTypes(ctx, b.inv, b.spans); err != nil {
-		return segment.LayerID{}, err
+		return segment.Auxiliary{}, err
 	}
 	return segment.WriteAuxiliary(ctx, s.Files, segment.KindBitmap, func(sections *segment.SectionWriter) (int, error) {
 		return w.write(sections, segments, b.counts), nil

@@ -45,9 +45,9 @@ func buildFilters(
 		if l.Rows == nil || l.Filters != nil {
 			continue
 		}
-		id, err := writeFilterFile(ctx, v, l, known, pace)
+		filters, err := writeFilterFile(ctx, v, l, known, pace)
 		if err == nil {
-			err = s.AttachFilters(ctx, pool, l.ID, id)
+			err = s.AttachFilters(ctx, pool, l.ID, filters)
 		}
 		if err != nil {
 			return fmt.Errorf("path filters of segment %s: %w", l.ID, err)
@@ -59,10 +59,10 @@ func buildFilters(
 // writeFilterFile writes the filter file of a segment.
 func writeFilterFile(
 	ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.PathFilters, pace *traffic.Pacer,
-) (segment.LayerID, error) {
+) (segment.Auxiliary, error) {
 	rows, err := l.Rows.Acquire(ctx)
 	if err != nil {
-		return segment.LayerID{}, err
+		return segment.Auxiliary{}, err
 	}
 	defer l.Rows.Release()
 	// In the order of generations, the trees of one commit lie near those of the next.
@@ -71,7 +71,7 @@ func writeFilterFile(
 	for i := range order {
 		row, err := rows.GraphRowAt(ctx, uint32(i))
 		if err != nil {
-			return segment.LayerID{}, err
+			return segment.Auxiliary{}, err
 		}
 		order[i] = place{uint32(i), row.Generation}
 	}
@@ -79,17 +79,17 @@ func writeFilterFile(
 	filters := make([]bloom.Filter, rows.Count)
 	for _, p := range order {
 		if err := pace.Rest(ctx); err != nil {
-			return segment.LayerID{}, err
+			return segment.Auxiliary{}, err
 		}
 		id, err := rows.ID(ctx, p.index)
 		if err != nil {
-			return segment.LayerID{}, err
+			return segment.Auxiliary{}, err
 		}
 		if filters[p.index], err = known.Find(ctx, id); err == nil && filters[p.index] == nil {
 			filters[p.index], err = filterOfRow(ctx, v, rows, p.index)
 		}
 		if err != nil {
-			return segment.LayerID{}, err
+			return segment.Auxiliary{}, err
 		}
 	}
 	return segment.WriteAuxiliary(ctx, v.Store().Env().Files, segment.KindFilter,

@@ -75,8 +75,8 @@ func (t *graphTable) addOctopus(ctx context.Context, parents []object.ID) (int64
 	return offset, nil
 }
 
-// write creates the auxiliary file and makes it durable.
-func (t *graphTable) write(ctx context.Context, files file.Store, id LayerID) error {
+// write creates the auxiliary file, makes it durable, and returns its size.
+func (t *graphTable) write(ctx context.Context, files file.Store, id LayerID) (int64, error) {
 	return writeAuxiliary(ctx, files, KindGraph, id, func(sections *SectionWriter) (int, error) {
 		return t.rows.Count, t.writeSections(ctx, sections)
 	})

@@ -8,13 +8,13 @@ import (
 // Registration is the row of a file that belongs to a pool: the file may be deleted only together
 // with it.
 //
-//	1 format, 1 | 1 kind | 16 pool that it was made for | uvarint object count | uvarint size of the data region
+//	1 format, 1 | 1 kind | 16 pool that it was made for | uvarint object count | uvarint size
 type Registration struct {
 	Pool [16]byte
 	Kind LayerKind // no KindHot: that has no file
-	// Count and DataBytes are the objects of a segment and the size of its data region; 0 for other
-	// files.
-	Count, DataBytes int64
+	// Count and Bytes are the objects of a segment and the size of its data region. Of another file
+	// Count is 0, and Bytes its size, or 0 if an older release has made it.
+	Count, Bytes int64
 }
 
 const (
@@ -27,7 +27,7 @@ const (
 func (r *Registration) Encode() []byte {
 	dst := append([]byte{registrationFormat, byte(r.Kind)}, r.Pool[:]...)
 	dst = binary.AppendUvarint(dst, uint64(r.Count))
-	return binary.AppendUvarint(dst, uint64(r.DataBytes))
+	return binary.AppendUvarint(dst, uint64(r.Bytes))
 }
 
 // DecodeRegistration decodes what Encode returned. Errors: [ErrFormat].
@@ -38,7 +38,7 @@ func DecodeRegistration(value []byte) (Registration, error) {
 	}
 	r := Registration{Kind: LayerKind(value[1]), Pool: [16]byte(value[registrationPool:registrationCount])}
 	rest := value[registrationCount:]
-	for _, number := range []*int64{&r.Count, &r.DataBytes} {
+	for _, number := range []*int64{&r.Count, &r.Bytes} {
 		n, size := binary.Uvarint(rest)
 		if size <= 0 {
 			return Registration{}, malformed

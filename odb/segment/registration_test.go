@@ -10,7 +10,7 @@ import (
 func TestRegistration(t *testing.T) {
 	t.Parallel()
 	want := segment.Registration{
-		Pool: [16]byte{1, 2, 3}, Kind: segment.KindSegment, Count: 300, DataBytes: 1 << 40,
+		Pool: [16]byte{1, 2, 3}, Kind: segment.KindSegment, Count: 300, Bytes: 1 << 40,
 	}
 	stored := want.Encode()
 	if got, err := segment.DecodeRegistration(stored); got != want || err != nil {

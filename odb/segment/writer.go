@@ -203,7 +203,7 @@ func (w *Writer) Finish(ctx context.Context) (sealed *Sealed, err error) {
 	if w.graph != nil {
 		group.Go(func() error {
 			return fair.Do(fair.Apart(ctx), func(ctx context.Context) (err error) {
-				if err = w.graph.write(ctx, w.env.Files, w.aside); err == nil {
+				if sealed.GraphBytes, err = w.graph.write(ctx, w.env.Files, w.aside); err == nil {
 					sealed.Graph = w.aside
 				}
 				return err
@@ -278,10 +278,11 @@ func (w *Writer) Abort() error {
 
 // Sealed is a segment whose files are complete and durable but not registered yet.
 type Sealed struct {
-	ID        LayerID
-	Graph     LayerID // zero when the segment holds no commit
-	DataBytes int64   // size of the data region
-	Count     int     // of objects
+	ID         LayerID
+	Graph      LayerID // zero when the segment holds no commit
+	GraphBytes int64   // size of its file
+	DataBytes  int64   // size of the data region
+	Count      int     // of objects
 }
 
 var (

@@ -45,6 +45,14 @@ func newEvent(repo *Repository, entry *refs.Entry) Event {
 	return e
 }
 
+// time is that of the transaction; or, if it cannot be read, or is ahead of now, now.
+func (e *Event) time(now time.Time) time.Time {
+	if at, err := time.Parse(time.RFC3339Nano, e.PushedAt); err == nil && at.Before(now) {
+		return at
+	}
+	return now
+}
+
 // encode returns the body.
 func (e *Event) encode() ([]byte, error) {
 	body, err := json.Marshal(e)

@@ -38,11 +38,12 @@ type lane struct {
 	wake    chan struct{} // holds one when there is something in the inbox
 	results chan attempt  // has room for all attempts
 
-	mu    sync.Mutex // guards inbox
+	mu    sync.Mutex // guards inbox and lag
 	inbox inbox
+	lag   laneLag
 
-	ready    []refs.RepoID        // repositories with something in their stream, in the order of their turns
-	known    map[refs.RepoID]bool // those that are ready or open
+	ready    []refs.RepoID             // repositories with something in their stream, in the order of their turns
+	known    map[refs.RepoID]time.Time // those that are ready or open, and since when something waited
 	open     map[refs.RepoID]*page
 	queues   map[refKey]*queue
 	runnable []*queue // whose first event is due, in the order of their turns
@@ -50,12 +51,15 @@ type lane struct {
 	parked   int
 	revived  [][]byte  // what is left of the inbox's
 	resumeAt time.Time // nothing more is read before: the stores failed
+	missing  bool      // the hook was not configured at the last step
+	asked    bool      // the lag is to be measured
 }
 
 // inbox holds notifications for a lane.
 type inbox struct {
-	repositories map[refs.RepoID]bool // whose stream has grown
-	revived      [][]byte             // keys of parked events that were dead letters
+	repositories map[refs.RepoID]time.Time // whose stream has grown, and when
+	revived      [][]byte                  // keys of parked events that were dead letters
+	measure      bool                      // the lag is to be measured
 }
 
 func (h *hookRow) host() string {
@@ -71,7 +75,7 @@ func newLane(ctx context.Context, d *Deliverer, id hookID, hook hookRow) *lane {
 		d: d, id: id, hook: hook, log: d.Logger.With("org", hook.Org, "host", hook.host()),
 		losses: d.losses.Load(),
 		ended:  make(chan struct{}), wake: make(chan struct{}, 1), results: make(chan attempt, laneSlots),
-		known: make(map[refs.RepoID]bool), open: make(map[refs.RepoID]*page), queues: make(map[refKey]*queue),
+		known: make(map[refs.RepoID]time.Time), open: make(map[refs.RepoID]*page), queues: make(map[refKey]*queue),
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.sending = outlasting(l.ctx, d.Linger)
@@ -100,11 +104,14 @@ func (l *lane) close() {
 
 // post notifies the lane of new events of a repository.
 func (l *lane) post(id refs.RepoID) {
+	now := l.d.Clock.Now()
 	l.mu.Lock()
 	if l.inbox.repositories == nil {
-		l.inbox.repositories = make(map[refs.RepoID]bool)
+		l.inbox.repositories = make(map[refs.RepoID]time.Time)
 	}
-	l.inbox.repositories[id] = true
+	if _, ok := l.inbox.repositories[id]; !ok {
+		l.inbox.repositories[id] = now
+	}
 	l.mu.Unlock()
 	signal(l.wake)
 }
@@ -135,6 +142,7 @@ func (l *lane) run() {
 	for {
 		l.takeInbox()
 		due := l.step()
+		l.measure()
 		var fired <-chan time.Time
 		stop := func() {}
 		if !due.IsZero() {
@@ -185,7 +193,11 @@ func (l *lane) load() error {
 		if err != nil && !errors.Is(err, errCorrupt) { // opening it reports the error
 			return err
 		}
-		l.await(refs.RepoID(row.key[len(row.key)-len(refs.RepoID{}):]))
+		since := row.row.Since
+		if since.IsZero() { // it is damaged
+			since = l.d.Clock.Now()
+		}
+		l.await(refs.RepoID(row.key[len(row.key)-len(refs.RepoID{}):]), since)
 	}
 	return nil
 }
@@ -194,10 +206,10 @@ func (l *lane) load() error {
 // lost.
 func (l *lane) isLost() bool { return l.losses != l.d.losses.Load() }
 
-// await queues a repository for its turn.
-func (l *lane) await(id refs.RepoID) {
-	if !l.known[id] {
-		l.known[id] = true
+// await queues a repository for its turn, in which something has waited since a time.
+func (l *lane) await(id refs.RepoID, since time.Time) {
+	if _, ok := l.known[id]; !ok {
+		l.known[id] = since
 		l.ready = append(l.ready, id)
 	}
 }
@@ -207,9 +219,10 @@ func (l *lane) takeInbox() {
 	taken := l.inbox
 	l.inbox = inbox{}
 	l.mu.Unlock()
-	for id := range taken.repositories {
-		l.await(id)
+	for id, since := range taken.repositories {
+		l.await(id, since)
 	}
+	l.asked = l.asked || taken.measure
 	l.revived = append(l.revived, taken.revived...)
 }
 
@@ -242,7 +255,7 @@ func (l *lane) resume(now time.Time) {
 func (l *lane) step() time.Time {
 	now := l.d.Clock.Now()
 	hook, found := l.d.find(l.hook)
-	if !found {
+	if l.missing = !found; l.missing {
 		return now.Add(missingPause)
 	}
 	var due time.Time

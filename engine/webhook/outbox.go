@@ -38,6 +38,7 @@ func (d *Deliverer) run(ctx context.Context) {
 			sweepAt = now.Add(sweepEvery)
 			d.logFailure(ctx, "read hooks", d.openLanes(ctx))
 			d.logFailure(ctx, "forget hooks", d.forgetMissing(ctx, missing))
+			d.askLag()
 			if !now.Before(expireAt) {
 				expireAt = now.Add(expireEvery)
 				d.logFailure(ctx, "expire dead letters", d.expire(ctx, now.Add(-deadAge)))
@@ -48,6 +49,7 @@ func (d *Deliverer) run(ctx context.Context) {
 				d.logFailure(ctx, "read outbox", err) // the next sweep finds it again
 			}
 		}
+		d.heard()
 		next := sweepAt
 		if searchAt.Before(next) {
 			next = searchAt
@@ -116,11 +118,22 @@ func (d *Deliverer) takeTold() []refs.RepoID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ids := make([]refs.RepoID, 0, len(d.told))
-	for id := range d.told {
+	d.hearing = time.Time{}
+	for id, at := range d.told {
 		ids = append(ids, id)
+		if d.hearing.IsZero() || at.Before(d.hearing) {
+			d.hearing = at
+		}
 	}
 	clear(d.told)
 	return ids
+}
+
+// heard says that the outbox of all repositories was read that takeTold returned.
+func (d *Deliverer) heard() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hearing = time.Time{}
 }
 
 // findWaiting processes all rows of the outbox, including those of other and earlier processes.

@@ -39,6 +39,15 @@ func (l *lane) openPages(now time.Time) {
 	}
 }
 
+// passed is the time of the last settled event at the front, zero without one. What follows is not
+// older.
+func (p *page) passed(now time.Time) time.Time {
+	if p.head == 0 {
+		return time.Time{}
+	}
+	return p.items[p.head-1].Event.time(now)
+}
+
 func (l *lane) openPage(id refs.RepoID, now time.Time) error {
 	row, found, err := l.d.readStream(l.ctx, l.id, id)
 	if err != nil {
@@ -141,30 +150,36 @@ func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
 		_ = l.d.apply(l.storing, b) // it fails only when the lane ends; the work is done again then
 		return
 	}
-	more, err := l.moveCursor(b, id, p.next())
+	since := p.passed(l.d.Clock.Now())
+	more, err := l.moveCursor(b, id, p.next(), since)
 	for err != nil {
 		l.d.logFailure(l.storing, "move a cursor", err)
 		if l.d.pause(l.storing) != nil {
 			return
 		}
-		more, err = l.moveCursor(b, id, p.next())
+		more, err = l.moveCursor(b, id, p.next(), since)
 	}
 	if !done {
 		return
 	}
+	if since.IsZero() {
+		since = l.known[id]
+	}
 	delete(l.open, id)
 	delete(l.known, id)
 	if more {
-		l.await(id)
+		l.await(id, since)
 	}
 }
 
 // errLost says that the store has lost what a page is of.
 var errLost = errors.New("the store has lost transactions")
 
-// moveCursor applies work with the cursor at a position, and reports whether something follows. The
-// cursor of another server that is further stays where it is.
-func (l *lane) moveCursor(work *kv.Batch, id refs.RepoID, next position) (more bool, err error) {
+// moveCursor applies work with the cursor at a position, and reports whether something follows,
+// which has happened since a time. The cursor of another server that is further stays where it is.
+func (l *lane) moveCursor(
+	work *kv.Batch, id refs.RepoID, next position, since time.Time,
+) (more bool, err error) {
 	err = l.d.update(l.storing, func(b *kv.Batch) error {
 		b.Append(work)
 		row, found, err := l.d.requireStream(l.storing, b, l.id, id)
@@ -176,6 +191,9 @@ func (l *lane) moveCursor(work *kv.Batch, id refs.RepoID, next position) (more b
 		}
 		if next.compare(row.Next) > 0 {
 			row.Next = next
+			if !since.IsZero() {
+				row.Since = since
+			}
 		}
 		if more = found && row.Next.Sequence <= row.Last; more {
 			return put(b, streamKey(l.id, id), row)

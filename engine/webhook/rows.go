@@ -56,7 +56,7 @@ type hookRow struct {
 type stream struct {
 	Next  position  `json:"next"`
 	Last  uint64    `json:"last"`
-	Since time.Time `json:"since"` // when there was first something
+	Since time.Time `json:"since"` // nothing that is left of it is older
 }
 
 // delivery is an event with the outcome of its attempts.

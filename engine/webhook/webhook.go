@@ -113,7 +113,8 @@ type Deliverer struct {
 
 	mu      sync.Mutex // guards the fields below
 	started bool
-	told    map[refs.RepoID]bool
+	told    map[refs.RepoID]time.Time // whose outbox has grown, and when
+	hearing time.Time                 // when the first of those was told whose outbox is being read; zero: none is
 	lanes   map[hookID]*lane
 
 	losses atomic.Uint64                      // how often the store may have lost transactions
@@ -168,7 +169,7 @@ func New(c Config) *Deliverer {
 	d := &Deliverer{
 		Config: c, wake: make(chan struct{}, 1),
 		attempts: newAttempts(AttemptsMax, attemptsOrgMax), pages: make(chan struct{}, pagesMax),
-		told: make(map[refs.RepoID]bool), lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
+		told: make(map[refs.RepoID]time.Time), lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
 	}
 	if rewinder, ok := c.KV.(kv.Rewinder); ok {
 		rewinder.OnRewind(func() {
@@ -221,6 +222,7 @@ func (d *Deliverer) forgetAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.told)
+	d.hearing = time.Time{}
 	clear(d.lanes)
 	clear(d.seen)
 }
@@ -244,9 +246,10 @@ func (d *Deliverer) Stop() {
 // Told notifies the deliverer of another durable outbox row of a repository. It does not block.
 // Before Start it does nothing: Start finds the rows.
 func (d *Deliverer) Told(id refs.RepoID) {
+	now := d.Clock.Now()
 	d.mu.Lock()
-	if d.started {
-		d.told[id] = true
+	if _, ok := d.told[id]; d.started && !ok {
+		d.told[id] = now
 	}
 	d.mu.Unlock()
 	signal(d.wake)

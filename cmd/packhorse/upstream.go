@@ -104,5 +104,7 @@ func upstreamFigures(host *engine.Host) []api.Figure {
 		}),
 		figure("waiting", "Repositories waiting for a sync with their upstream or for a retry.", false,
 			func(s upstream.Stats) float64 { return float64(s.Waiting) }),
+		figure("lag_seconds", "Time for which the repository that waits for longest has waited for a complete sync.", false,
+			func(s upstream.Stats) float64 { return s.Lag.Seconds() }),
 	}
 }

@@ -168,6 +168,12 @@ func webhookFigures(host *engine.Host) []api.Figure {
 			return value(host.Webhooks().Stats())
 		}}
 	}
+	lag := func(name, help string, labels map[string]string, value func(webhook.Lag) float64) api.Figure {
+		return api.Figure{Name: name, Help: help, Labels: labels, Value: func() float64 {
+			return value(host.Webhooks().Lag())
+		}}
+	}
+	const hooksHelp = "Webhooks with an event that was not tried for more than a minute (late), or that is retried (failing)."
 	return []api.Figure{
 		figure("deliveries_total", "Events delivered to webhooks.", true, func(s webhook.Stats) float64 {
 			return float64(s.Delivered)
@@ -181,5 +187,13 @@ func webhookFigures(host *engine.Host) []api.Figure {
 		figure("pending", "Events in delivery or waiting for a retry.", false, func(s webhook.Stats) float64 {
 			return float64(s.Pending)
 		}),
+		lag("webhook_untried_seconds", "Age of the oldest event that was not tried, when it was last looked for.", nil,
+			func(l webhook.Lag) float64 { return l.Untried.Seconds() }),
+		lag("webhook_failing_seconds", "Time since the first attempt at the event that has been retried for longest.", nil,
+			func(l webhook.Lag) float64 { return l.Failing.Seconds() }),
+		lag("webhook_hooks", hooksHelp, map[string]string{"state": "late"},
+			func(l webhook.Lag) float64 { return float64(l.LateCount) }),
+		lag("webhook_hooks", hooksHelp, map[string]string{"state": "failing"},
+			func(l webhook.Lag) float64 { return float64(l.FailingCount) }),
 	}
 }

@@ -84,6 +84,9 @@ type job struct {
 	repo refs.RepoID
 	org  string
 	due  time.Time
+	// since is when it was first woken after the last sync that left nothing to do; zero when nothing
+	// is to be done.
+	since time.Time
 
 	// At most one of the three is so.
 	position int  // in the schedule, -1 outside of it
@@ -103,6 +106,9 @@ type Stats struct {
 	// Running is the number of running syncs, Waiting that of repositories that wait for their turn
 	// or a retry.
 	Running, Waiting int
+	// Lag is the time since the repository was woken that has waited for a complete sync for longest,
+	// or since this worker found it; 0 for none.
+	Lag time.Duration
 }
 
 // NewWorker returns a worker that [Worker.Start] starts. It may be woken before that.
@@ -152,7 +158,14 @@ func (w *Worker) Stop() {
 func (w *Worker) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Stats{Syncs: w.syncs.Load(), Failures: w.failures.Load(), Running: w.count, Waiting: len(w.jobs) - w.count}
+	s := Stats{Syncs: w.syncs.Load(), Failures: w.failures.Load(), Running: w.count, Waiting: len(w.jobs) - w.count}
+	now := time.Now()
+	for _, j := range w.jobs {
+		if !j.since.IsZero() {
+			s.Lag = max(s.Lag, now.Sub(j.since))
+		}
+	}
+	return s
 }
 
 // Failed counts a sync that has failed.
@@ -178,7 +191,7 @@ func (w *Worker) wake(repo refs.RepoID, at time.Time, hasten bool) {
 		j.again, j.now = true, j.now || hasten
 		return
 	case !known:
-		j = &job{repo: repo, position: -1}
+		j = &job{repo: repo, position: -1, since: time.Now()}
 		w.jobs[repo] = j
 	}
 	j.due = at
@@ -264,6 +277,9 @@ func (w *Worker) settle(j *job) {
 	case j.running || j.holds > 0 || j.queued || j.position >= 0:
 	case j.again:
 		j.again, j.now, j.due = false, false, time.Time{}
+		if j.since.IsZero() {
+			j.since = time.Now()
+		}
 		w.schedule(j)
 	default:
 		delete(w.jobs, j.repo)
@@ -393,6 +409,9 @@ func (w *Worker) start(j *job) {
 		j.running = false
 		close(j.ended)
 		j.ended = nil
+		if again.IsZero() {
+			j.since = time.Time{}
+		}
 		switch {
 		case again.IsZero() || j.now:
 			w.settle(j)

@@ -139,7 +139,8 @@ func TestWorkerRunsAgain(t *testing.T) {
 	first.end <- time.Time{}
 	h.next().end <- time.Time{}
 	h.idle(w, repo)
-	if stats := w.Stats(); stats.Syncs != 2 || stats.Running != 0 || stats.Waiting != 0 {
+	if stats := w.Stats(); stats.Syncs != 2 || stats.Running != 0 || stats.Waiting != 0 ||
+		stats.Lag != 0 {
 		t.Errorf("stats are %+v", stats)
 	}
 }
@@ -190,7 +191,7 @@ func TestWorkerShares(t *testing.T) {
 	if r.repo != modest {
 		t.Error("an organization has more than its share")
 	}
-	if stats := w.Stats(); stats.Running != 3 || stats.Waiting != 3 {
+	if stats := w.Stats(); stats.Running != 3 || stats.Waiting != 3 || stats.Lag <= 0 {
 		t.Errorf("stats are %+v", stats)
 	}
 	r.end <- time.Time{}

@@ -19,20 +19,16 @@ const textPlain = "text/plain; charset=utf-8"
 
 // health are the endpoints without a token.
 func (s *Server) health() []*endpoint {
-	all := append(openEndpoints("/healthz", s.healthz), openEndpoints("/readyz", s.readyz)...)
+	all := []*endpoint{openEndpoint("/healthz", s.healthz), openEndpoint("/readyz", s.readyz)}
 	if !s.private {
-		all = append(all, openEndpoints("/metrics", s.metricsText)...)
+		all = append(all, openEndpoint("/metrics", s.metricsText))
 	}
 	return all
 }
 
-// openEndpoints are GET and HEAD of a path that needs no token.
-func openEndpoints(path string, handler Handler) []*endpoint {
-	var both []*endpoint
-	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		both = append(both, &endpoint{Route: Route{Method: method, Path: path, Handler: handler}, label: path, open: true})
-	}
-	return both
+// openEndpoint is GET of a path that needs no token.
+func openEndpoint(path string, handler Handler) *endpoint {
+	return &endpoint{Route: Route{Method: http.MethodGet, Path: path, Handler: handler}, label: path, open: true}
 }
 
 func (s *Server) healthz(x exchange.Exchange, _ *auth.Grant) error {

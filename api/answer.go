@@ -96,6 +96,7 @@ func (x *transfer) send() bool {
 	case x.method == http.MethodHead:
 		response.SkipBody = true
 		response.Header.SetContentLength(int(x.answer.size))
+		_ = x.run(func() error { x.giveUp(context.Canceled); return nil }) // a panic is logged
 	default:
 		response.SetBodyStream(&answerStream{x: x}, int(x.answer.size))
 		return true

@@ -16,22 +16,21 @@ func consoleEndpoints(files []console.File) []*endpoint {
 	if len(files) == 0 {
 		return nil
 	}
-	all := openEndpoints(console.Path+"/", func(x exchange.Exchange, _ *auth.Grant) error {
+	all := []*endpoint{openEndpoint(console.Path+"/", func(x exchange.Exchange, _ *auth.Grant) error {
 		x.SetHeader("Location", "../console")
 		x.Respond(http.StatusPermanentRedirect, "", nil)
 		return nil
-	})
-	all = append(all, openEndpoints("/", func(x exchange.Exchange, _ *auth.Grant) error {
+	}), openEndpoint("/", func(x exchange.Exchange, _ *auth.Grant) error {
 		if !strings.Contains(x.Header("Accept"), "text/html") {
 			return errNoPath
 		}
 		x.SetHeader("Location", "console")
 		x.Respond(http.StatusSeeOther, "", nil)
 		return nil
-	})...)
+	})}
 	for i := range files {
 		f := &files[i]
-		all = append(all, openEndpoints(f.Path, send(f.ContentType, f.ETag, f.Headers(), f.Body))...)
+		all = append(all, openEndpoint(f.Path, send(f.ContentType, f.ETag, f.Headers(), f.Body)))
 	}
 	for _, e := range all {
 		e.label = console.Path // the names of the files say nothing about the server

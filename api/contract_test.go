@@ -339,7 +339,7 @@ func (w *writable) contracted() (first string) {
 }
 
 // TestClientContract makes every call of the family where the path names the repository, with the
-// newer names, as published clients make them.
+// newer names, as published clients make them. HEAD is asked for wherever GET is.
 func TestClientContract(t *testing.T) {
 	t.Parallel()
 	w, first := contracted(t)
@@ -364,6 +364,9 @@ func TestClientContract(t *testing.T) {
 		got := w.do(call{route, repo, fill(c.body)}, nil)
 		if got.status != c.status {
 			t.Fatalf("%s %s: status %d, want %d: %s", route, c.body, got.status, c.status, got.body)
+		}
+		if path, ok := strings.CutPrefix(route, "GET "); ok {
+			w.headLikeGet(t, path, "Bearer "+w.token(repo, nil))
 		}
 		for name, want := range c.answer {
 			value := field(t, got.body, name)

@@ -37,7 +37,7 @@ func described(routes []Route) []contract.Route {
 func documents(files []openapi.File) []*endpoint {
 	var all []*endpoint
 	for _, f := range files {
-		all = append(all, openEndpoints(f.Path, document(f))...)
+		all = append(all, openEndpoint(f.Path, document(f)))
 	}
 	return all
 }

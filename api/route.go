@@ -64,6 +64,8 @@ type endpoint struct {
 	label string // in metrics and logs
 	git   bool   // of a git client: the path names the repository
 	open  bool   // no token is asked for
+	// implied is HEAD of a path whose table has GET alone; a row for HEAD takes its place.
+	implied bool
 	// action is what requests do, in the audit log, unless they name an operation; "" for those that
 	// leave no line there.
 	action string
@@ -86,11 +88,17 @@ func newMethods(refuse Refuse) *methods {
 	return &methods{endpoints: make(map[string]*endpoint), refuse: refuse}
 }
 
+// add adds an endpoint, and HEAD beside GET: the same handler answers, and the body is left out.
 func (m *methods) add(e *endpoint) error {
-	if m.endpoints[e.Method] != nil {
+	if known := m.endpoints[e.Method]; known != nil && !known.implied {
 		return fmt.Errorf("route %s %s: registered twice", e.Method, e.label)
 	}
 	m.endpoints[e.Method] = e
+	if e.Method == http.MethodGet && m.endpoints[http.MethodHead] == nil {
+		head := *e
+		head.Method, head.implied = http.MethodHead, true
+		m.endpoints[http.MethodHead] = &head
+	}
 	names := make([]string, 0, len(m.endpoints))
 	for name := range m.endpoints {
 		names = append(names, name)

@@ -90,6 +90,7 @@ func TestAuthorization(t *testing.T) {
 		c.Routes = []api.Route{
 			{Method: "GET", Path: "/read", Scope: auth.GitRead, Denied: 401, Handler: respond(200, "read")},
 			{Method: "POST", Path: "/read", Scope: auth.GitWrite, Denied: 403, Handler: respond(200, "written")},
+			{Method: "POST", Path: "/post", Scope: auth.GitRead, Denied: 403, Handler: respond(200, "posted")},
 			{Method: "GET", Path: "/org", Scope: auth.OrgRead, Denied: 401, Org: true, Handler: respond(200, "org")},
 		}
 	})
@@ -114,10 +115,11 @@ func TestAuthorization(t *testing.T) {
 		"organization, repository": {"GET", "/org", token("r", "git:read"), 401, ""},
 		"unknown path":             {"GET", "/none", token("r", "git:read"), 404, ""},
 		"unknown path, no token":   {"GET", "/none", "", 404, ""},
-		"other method":             {"PUT", "/read", token("r", "git:write"), 405, "Allow: GET, POST"},
-		"other method, no token":   {"DELETE", "/read", "", 405, "Allow: GET, POST"},
-		"HEAD where it is not":     {"HEAD", "/read", token("r", "git:read"), 405, "Allow: GET, POST"},
-		"strange method":           {"BREW", "/read", "", 405, "Allow: GET, POST"},
+		"other method":             {"PUT", "/read", token("r", "git:write"), 405, "Allow: GET, HEAD, POST"},
+		"other method, no token":   {"DELETE", "/read", "", 405, "Allow: GET, HEAD, POST"},
+		"HEAD where GET is":        {"HEAD", "/read", token("r", "git:read"), 200, ""},
+		"HEAD where GET is not":    {"HEAD", "/post", token("r", "git:read"), 405, "Allow: POST"},
+		"strange method":           {"BREW", "/read", "", 405, "Allow: GET, HEAD, POST"},
 		"CONNECT":                  {"CONNECT", "x:443", "", 400, ""},
 		"asterisk":                 {"OPTIONS", "*", "", 400, ""},
 

@@ -134,6 +134,7 @@ Calls exist in two families. In ` + "`/api/repos/{n}/...`" + ` the path names th
 - Unknown fields and parameters are ignored, except guards: a field whose name begins with ` + "`expected`" + `, or ` + "`dry_run`" + `, is 400 where it is not known, as is the parameter ` + "`at`" + `. Ignore fields of answers that you do not know.
 - ` + "`null`" + ` means the same as leaving a field out. Answers have no ` + "`null`" + `.
 - A flag is ` + "`true`" + ` or ` + "`false`" + `.
+- ` + "`HEAD`" + ` is understood wherever ` + "`GET`" + ` is.
 - NDJSON is one JSON object a line; the schema of such a body describes a line.
 - An error is ` + "`{\"error\": \"<message>\"}`" + `, with more fields where an operation says so. Programs use the status.
 - A write is one transaction: visible as a whole or not at all, and on disk before the answer. ` + "`X-Repo-Sequence`" + ` of the answer is its position in the journal; a read with ` + "`X-Min-Sequence`" + ` sees it.

@@ -89,10 +89,10 @@ type Response interface {
 	// Respond answers with a whole body. body must not be changed afterwards.
 	Respond(status int, contentType string, body []byte)
 	// Stream answers with a body of unknown size. write runs once, after the handler has returned,
-	// even if the client has gone by then, but not when the method is HEAD. Its output is sent at
-	// once, so write 64 to 256 KiB at a time, and less only to keep the client informed. An error, or
-	// a panic, in write cuts the connection, so that the answer never looks complete. w is not usable
-	// after write returns.
+	// even if the client has gone by then, and when the method is HEAD with a context that has ended.
+	// Its output is sent at once, so write 64 to 256 KiB at a time, and less only to keep the client
+	// informed. An error, or a panic, in write cuts the connection, so that the answer never looks
+	// complete. w is not usable after write returns.
 	Stream(status int, contentType string, write func(ctx context.Context, w io.Writer) error)
 	// StreamSized is Stream with a Content-Length of size bytes; writing fewer or more cuts the
 	// connection.

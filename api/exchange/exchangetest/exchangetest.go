@@ -199,7 +199,13 @@ func (x *Exchange) Finish() (*Answer, error) {
 	}
 	answer := &Answer{Status: x.status, Header: x.headers, Body: x.whole}
 	var err error
-	if x.write != nil && x.method != http.MethodHead {
+	switch {
+	case x.write == nil:
+	case x.method == http.MethodHead: // it gives back what it holds
+		ended, end := context.WithCancel(x.Ctx)
+		end()
+		_ = x.write(ended, io.Discard)
+	default:
 		err = x.write(x.Ctx, (*recorder)(answer))
 		if err == nil && x.size >= 0 && int64(len(answer.Body)) != x.size {
 			err = fmt.Errorf("exchangetest: %d bytes written, %d announced", len(answer.Body), x.size)

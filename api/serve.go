@@ -105,6 +105,10 @@ func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
 // admit finds the endpoint of a request, and checks its token and the announced size of its body.
 // It reads nothing from the client.
 func (s *Server) admit(x *transfer) error {
+	if s.origins.isPreflight(x) {
+		x.endpoint = s.preflight
+		return nil
+	}
 	if x.named != nil { // its token says where the repository's name ends
 		if err := s.identify(x); err != nil {
 			s.suppose(x)

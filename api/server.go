@@ -4,10 +4,11 @@
 // Start at [NewServer]. The table of routes is data, in routes.go. A request goes through serve.go:
 // its header is checked (request.go), its endpoint found (route.go, namedpath.go), its token
 // verified, its body wrapped (body.go), its handler run, and its answer written (answer.go).
-// audit.go makes the records of the audit log. conn.go tracks the state of each connection and its
-// time limits; watch.go cancels requests whose clients have gone. mcp.go joins the door api/mcp,
-// and inner.go runs the calls of the API that a request through it makes. documents.go describes
-// the table, and serves the descriptions; console.go serves the files of the console.
+// origins.go lets the pages of other origins read it. audit.go makes the records of the audit log.
+// conn.go tracks the state of each connection and its time limits; watch.go cancels requests whose
+// clients have gone. mcp.go joins the door api/mcp, and inner.go runs the calls of the API that a
+// request through it makes. documents.go describes the table, and serves the descriptions;
+// console.go serves the files of the console.
 //
 // fasthttp parses HTTP/1.1 and is used by no other package. It leaves body limits, truncation, time
 // limits, unread bodies and panics to its user: invariants 21 to 29 of docs/invariants.md are
@@ -66,6 +67,9 @@ type Config struct {
 	// TrustedProxies are the networks of proxies that append the address of their client to
 	// X-Forwarded-For.
 	TrustedProxies []netip.Prefix
+	// Origins are the web origins whose pages may use the API and speak git, with tokens that they
+	// bring; see [CheckOrigins]. None by default.
+	Origins []string
 	// Metrics is the registry of the server and of /metrics; by default one of its own, with the
 	// metrics of the runtime and of the process.
 	Metrics *prometheus.Registry
@@ -96,11 +100,14 @@ type Server struct {
 	damage   func() int
 	tls      *tls.Config
 	proxies  proxies
-	registry *prometheus.Registry
-	private  bool
-	audit    *audit.Writer // nil: there is no audit log
-	console  []console.File
-	tracer   span.Tracer // nil: none
+	origins  origins
+	// preflight answers browsers that ask about a request of a page.
+	preflight *endpoint
+	registry  *prometheus.Registry
+	private   bool
+	audit     *audit.Writer // nil: there is no audit log
+	console   []console.File
+	tracer    span.Tracer // nil: none
 
 	fast    *fasthttp.Server
 	slots   *fair.Queue
@@ -132,6 +139,9 @@ type Server struct {
 func NewServer(config Config) (*Server, error) {
 	if config.Tokens == nil || config.Refuse == nil || config.Git.Serve == nil || config.Git.Refuse == nil {
 		return nil, errors.New("api: the server needs tokens and two doors")
+	}
+	if err := CheckOrigins(config.Origins); err != nil {
+		return nil, err
 	}
 	config.Limits.setDefaults()
 	if config.Logger == nil {
@@ -175,6 +185,7 @@ func NewServer(config Config) (*Server, error) {
 		console:    config.Console,
 		tracer:     config.Tracer,
 		proxies:    config.TrustedProxies,
+		origins:    config.Origins,
 		slots:      fair.NewQueue(queue(int64(config.Limits.HeavySlots), 0)),
 		memory:     fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),
 		waiting:    fair.NewQueue(queue(max(1, config.Limits.MemoryBytes/waitsShare), repoQuarters)),
@@ -198,6 +209,7 @@ func NewServer(config Config) (*Server, error) {
 			return nil, err
 		}
 	}
+	s.preflight = s.origins.preflight()
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.serving, s.drain = context.WithCancel(context.Background())
 	s.fast = &fasthttp.Server{

@@ -106,6 +106,7 @@ func (s *Server) newTransfer(fast *fasthttp.RequestCtx) (*transfer, error) {
 	if x.path, x.named, err = decodePath(path); err != nil {
 		return x, err
 	}
+	s.origins.allow(x)
 	if x.named != nil && isGitPath(x) {
 		x.named = nil
 	}

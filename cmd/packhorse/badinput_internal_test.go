@@ -40,6 +40,7 @@ var wrongValues = map[string][]wrong{
 	"database":      {{"localhost:5432", "the URL of the database"}, {"postgres://h:port/d", "the URL of the database"}},
 	"collector":     {{"127.0.0.1:4318", "is no URL of a collector: expected"}, {"ftp://a", "is no URL of a collector"}},
 	"network":       {{"10.0.0.0/99", "neither a network"}, {"proxy", "neither a network"}},
+	"origin":        {{"app.example.com", "expected one as in https://"}, {"https://a.example/", "expected https://a.example"}, {"*,https://a.example", "* alone"}},
 	"reachable":     {{"10.0.0.0/99", "expected a host name"}, {"a b", "expected a host name"}},
 	"number":        {{"app", "expected one as in"}, {"-1", "expected one as in"}},
 	"name":          {{"a/b", "expected 1 to 100 of"}, {"a b", "expected 1 to 100 of"}},

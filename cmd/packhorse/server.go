@@ -34,6 +34,7 @@ import (
 // serverFlags are the common flags of dev and serve.
 type serverFlags struct {
 	TrustedProxies        []string      `help:"Networks of proxies whose X-Forwarded-For names the client: CIDR or address, comma-separated." placeholder:"CIDR" is:"network"`
+	CORSOrigin            []string      `help:"Origins whose web pages may use the API and speak git, comma-separated; * for any." placeholder:"ORIGIN" name:"cors-origin" is:"origin"`
 	AdminListen           string        `help:"Separate address for metrics and profiles; they are then not served on the public one." placeholder:"ADDR" is:"address"`
 	DrainDelay            time.Duration `help:"How long to accept connections after SIGTERM while /readyz reports draining." default:"0s"`
 	Drain                 time.Duration `help:"How long running requests may continue after that." default:"30s"`
@@ -291,6 +292,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		Audit:          s.audit,
 		Tracer:         s.spans(),
 		TrustedProxies: proxies,
+		Origins:        s.flags.CORSOrigin,
 		Limits:         s.limits(),
 		Logger:         s.logger,
 		Version:        version,

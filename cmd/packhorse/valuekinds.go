@@ -18,6 +18,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"packhorse/api"
 	"packhorse/api/audit"
 	"packhorse/api/auth"
 	"packhorse/api/rest"
@@ -48,6 +49,7 @@ var valueKinds = map[string]func(value string) error{
 	},
 	"database":   postgres.CheckURL,
 	"network":    checkNetwork,
+	"origin":     func(value string) error { return api.CheckOrigins([]string{value}) },
 	"reachable":  checkReachable,
 	"number":     checkNumber,
 	"name":       checkName,
@@ -118,6 +120,9 @@ func checkValue(of *kong.Value, value any) error {
 	case string:
 		return checkText(of, v)
 	case []string:
+		if of.Tag.Get("is") == "origin" {
+			return api.CheckOrigins(v) // one of them may be fit to stand alone
+		}
 		for _, one := range v {
 			if err := checkText(of, one); err != nil {
 				return err

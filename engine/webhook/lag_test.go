@@ -65,7 +65,8 @@ func TestLag(t *testing.T) {
 	w.lags("the hook is gone", func(lag webhook.Lag) bool { return lag == webhook.Lag{HookCount: 1} })
 }
 
-// A repository that is never caught up with is as late as what is left of it, not as what was first.
+// A repository that is never caught up with is as late as what is left of it, not as what came
+// first.
 func TestLagOfStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

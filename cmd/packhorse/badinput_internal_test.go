@@ -32,6 +32,7 @@ var wrongValues = map[string][]wrong{
 	"url":           {{"git.example.com", "expected one as in https://"}, {"ftp://a", "expected one as in https://"}, {"http://[", "expected one"}},
 	"file":          {{"ABSENT", "no such file"}, {"FOLDER", "expected a file"}, {"FILE/x", "not a directory"}},
 	"new file":      {{"FOLDER", "expected a file"}, {"FILE/x", "not a directory"}},
+	"absent file":   {{"FILE", "exists: expected a file that does not"}, {"ABSENT/x", "expected a folder"}, {"FILE/x", "not a directory"}},
 	"audit log":     {{"FOLDER", "expected a file"}, {"FILE/x", "expected a file"}, {"ABSENT/x", "expected a folder"}},
 	"folder":        {{"ABSENT", "expected a folder"}, {"FILE", "expected a folder"}},
 	"new folder":    {{"FILE", "expected a folder"}, {"FILE/a/b", "expected a folder"}},
@@ -57,12 +58,13 @@ var wrongValues = map[string][]wrong{
 var validArgs = map[string]string{
 	"dev":             "--data ABSENT --listen 127.0.0.1:0",
 	"serve":           "--data ABSENT --listen 127.0.0.1:0 --orgs FOLDER",
+	"org generate":    "acme --key ABSENT --orgs FOLDER",
 	"org add":         "acme --key FILE --orgs FOLDER",
 	"org apply":       "FOLDER --keys postgres://127.0.0.1:1/d",
-	"org list":        "--keys postgres://127.0.0.1:1/d",
-	"org show":        "acme --keys postgres://127.0.0.1:1/d",
+	"org list":        "--orgs FOLDER",
+	"org show":        "acme --orgs FOLDER",
 	"org export":      "ABSENT --keys postgres://127.0.0.1:1/d",
-	"org remove":      "acme --keys postgres://127.0.0.1:1/d",
+	"org remove":      "acme --orgs FOLDER",
 	"token":           "--org acme --key FILE",
 	"credential":      "get --url http://127.0.0.1:1 --key FILE --org acme",
 	"repos list":      "SERVER",
@@ -109,7 +111,7 @@ func newWorkspace(t *testing.T) *workspace {
 			t.Fatal(err)
 		}
 	}
-	w.paths = strings.NewReplacer("FILE", at("file"), "FOLDER", at("folder"), "FULL", at("full"), "ABSENT", at("absent"))
+	w.paths = strings.NewReplacer("ABOVE", w.dir, "FILE", at("file"), "FOLDER", at("folder"), "FULL", at("full"), "ABSENT", at("absent"))
 	return w
 }
 
@@ -328,7 +330,9 @@ func TestWrongSurroundings(t *testing.T) {
 		"no private key":       {"token --org acme --key FILE", []string{"--key", "FILE"}},
 		"no public key":        {"org add acme --key FILE --orgs FOLDER", []string{"--key", "FILE"}},
 		"two places":           {"org add acme --key FILE --orgs FOLDER --keys postgres://127.0.0.1:1/d", []string{"--orgs", "--keys"}},
-		"no database":          {"org list", []string{"--keys"}},
+		"no place":             {"org list", []string{"--orgs", "--keys"}},
+		"two places to make":   {"org generate acme --key ABSENT --orgs FOLDER --keys postgres://127.0.0.1:1/d", []string{"--orgs", "--keys"}},
+		"an organization":      {"org generate folder --key ABSENT --orgs ABOVE", []string{"organization folder exists", "org add"}},
 		"alone":                {"cluster", []string{"--keys"}},
 		"plain HTTP":           {"repos list --url http://git.example.com --org acme --key FILE", []string{"--url", "without encryption"}},
 		"no key of the API":    {"repos list SERVER", []string{"--key"}},

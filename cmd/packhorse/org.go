@@ -18,12 +18,28 @@ import (
 // orgCommand groups the subcommands for organizations: files of a folder, or rows of the database
 // that several servers share.
 type orgCommand struct {
-	Add    orgAddCommand    `cmd:"" help:"Register a public key of an organization. Takes effect while the server runs."`
-	Apply  orgApplyCommand  `cmd:"" help:"Make the organizations of the servers that share a database equal to a folder."`
-	List   orgListCommand   `cmd:"" help:"List the organizations of the servers that share a database."`
-	Show   orgShowCommand   `cmd:"" help:"Print the keys and the settings of one of them, without secrets."`
-	Export orgExportCommand `cmd:"" help:"Write them to a folder, with secrets."`
-	Remove orgRemoveCommand `cmd:"" help:"Remove some of them: their tokens stop working, and their repositories stay."`
+	Generate orgGenerateCommand `cmd:"" help:"Make an organization with a key pair of its own. Takes effect while the server runs."`
+	Add      orgAddCommand      `cmd:"" help:"Register a public key of an organization. Takes effect while the server runs."`
+	List     orgListCommand     `cmd:"" help:"List the organizations of a folder, or of the servers that share a database."`
+	Show     orgShowCommand     `cmd:"" help:"Print the keys and the settings of one of them, without secrets."`
+	Remove   orgRemoveCommand   `cmd:"" help:"Remove some of them: their tokens stop working, and their repositories stay."`
+	Apply    orgApplyCommand    `cmd:"" help:"Make the organizations of the servers that share a database equal to a folder."`
+	Export   orgExportCommand   `cmd:"" help:"Write the organizations of the servers that share a database to a folder, with secrets."`
+}
+
+// orgsFlags name where organizations are: files of a folder, or rows of a database.
+type orgsFlags struct {
+	Orgs string `help:"Folder of organizations; or else --keys." placeholder:"DIR" type:"path" is:"folder"`
+
+	rowsFlags
+}
+
+// oneOf returns an error unless one of a folder and a database is given.
+func oneOf(folder, keys string) error {
+	if (folder == "") == (keys == "") {
+		return &usageError{"want one of --orgs, the folder of organizations, and --keys, the database that has them"}
+	}
+	return nil
 }
 
 // orgAddCommand registers a key.
@@ -39,8 +55,8 @@ type orgAddCommand struct {
 // Run registers the key and prints its id. A key registered twice under one id is no error; another
 // key under that id is.
 func (c orgAddCommand) Run(ctx context.Context, to streams) error {
-	if (c.Orgs == "") == (c.Keys == "") {
-		return &usageError{"want one of --orgs, the folder of organizations, and --keys, the database that has them"}
+	if err := oneOf(c.Orgs, c.Keys); err != nil {
+		return err
 	}
 	data, err := os.ReadFile(c.Key)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"packhorse/api/auth"
 	"packhorse/engine"
@@ -98,7 +97,7 @@ func (c orgApplyCommand) Run(ctx context.Context, to streams) error {
 	if c.DryRun {
 		return c.view(ctx, to, func(now organization.State) error {
 			lines, count := changes(now, c.next(now, wanted))
-			return to.printf("%swould change: %d of %d organizations\n", lines, count, len(wanted))
+			return to.printf("%swould change: %d of %s\n", lines, count, quantity(len(wanted), "organization"))
 		})
 	}
 	return c.open(ctx, to, true, func(keys kv.Store) error {
@@ -126,17 +125,17 @@ func applyOrgs(
 	ctx context.Context, keys kv.Store, to streams, next func(now organization.State) map[string]organization.Files,
 ) error {
 	var lines string
-	var changed, count int
+	var changed, all int
 	err := organization.Update(ctx, keys, func(now organization.State) (map[string]organization.Files, error) {
 		wanted := next(now)
-		count = len(wanted)
+		all = len(wanted)
 		lines, changed = changes(now, wanted)
 		return wanted, nil
 	})
 	if err != nil {
 		return err
 	}
-	return to.printf("%schanged: %d of %d organizations\n", lines, changed, count)
+	return to.printf("%schanged: %d of %s\n", lines, changed, quantity(all, "organization"))
 }
 
 // readOrgs reads a folder of organizations, or of one organization. Each error names a file.
@@ -192,87 +191,6 @@ func changes(now organization.State, next map[string]organization.Files) (lines 
 		}
 	}
 	return text.String(), count
-}
-
-// orgListCommand lists organizations.
-type orgListCommand struct{ rowsFlags }
-
-// Run prints a line for each organization.
-func (c orgListCommand) Run(ctx context.Context, to streams) error {
-	return c.view(ctx, to, func(now organization.State) error {
-		var text strings.Builder
-		table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-		for _, org := range slices.Sorted(maps.Keys(now.Orgs)) {
-			facts := auth.Describe(now.Orgs[org].Files)
-			keys := 0
-			for _, fact := range facts {
-				if fact.IsKey() {
-					keys++
-				}
-			}
-			if _, err := fmt.Fprintf(table, "%s\t%d keys\t%d settings\n", org, keys, len(facts)-keys); err != nil {
-				return err
-			}
-		}
-		if err := table.Flush(); err != nil {
-			return err
-		}
-		return to.printf("%s%d organizations\n", text.String(), len(now.Orgs))
-	})
-}
-
-// orgShowCommand describes an organization.
-type orgShowCommand struct {
-	Name string `arg:"" help:"Name of the organization." is:"name"`
-
-	rowsFlags
-}
-
-// Run prints a line for each key and each setting that is not the default.
-func (c orgShowCommand) Run(ctx context.Context, to streams) error {
-	return c.view(ctx, to, func(now organization.State) error {
-		stored, found := now.Orgs[c.Name]
-		if !found {
-			return noOrg(c.Name)
-		}
-		for _, fact := range auth.Describe(stored.Files) {
-			if err := to.printf("%s: %s\n", fact.Name, fact.Value); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func noOrg(name string) error {
-	return fmt.Errorf("there is no organization %q: packhorse org list names them", name)
-}
-
-// orgRemoveCommand removes organizations.
-type orgRemoveCommand struct {
-	Names []string `arg:"" name:"name" help:"Names of organizations." is:"name"`
-
-	rowsFlags
-}
-
-// Run removes all of them, or none if there is one of no such name.
-func (c orgRemoveCommand) Run(ctx context.Context, to streams) error {
-	var lines string
-	err := c.update(ctx, to, func(now organization.State) (map[string]organization.Files, error) {
-		next := make(map[string]organization.Files)
-		for _, name := range c.Names {
-			if _, found := now.Orgs[name]; !found {
-				return nil, noOrg(name)
-			}
-			next[name] = nil
-		}
-		lines, _ = changes(now, next)
-		return next, nil
-	})
-	if err != nil {
-		return err
-	}
-	return to.printf("%s", lines)
 }
 
 // orgExportCommand writes organizations to a folder.
@@ -334,5 +252,5 @@ func exportOrgs(ctx context.Context, keys kv.Store, dir string, to streams) erro
 			}
 		}
 	}
-	return to.printf("%d organizations written to %s\n", len(now.Orgs), dir)
+	return to.printf("%s written to %s\n", quantity(len(now.Orgs), "organization"), dir)
 }

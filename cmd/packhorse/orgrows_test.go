@@ -109,7 +109,8 @@ func TestOrgRows(t *testing.T) {
 	}
 	list := func(want ...string) {
 		t.Helper()
-		f.org(0, append(want, fmt.Sprintf("%d organizations", len(want))), append([]string{"list"}, to...)...)
+		last := fmt.Sprintf("%d organization", len(want)) // and perhaps an s
+		f.org(0, append(want, last), append([]string{"list"}, to...)...)
 	}
 	key := string(otherPublicKey(t))
 	f.write("acme/k.pem", key)
@@ -125,7 +126,7 @@ func TestOrgRows(t *testing.T) {
 	list()
 	apply(0, append(added, "changed: 2 of 2 organizations"))
 	apply(0, []string{"changed: 0 of 2 organizations"}, "--prune")
-	list("acme  1 keys  2 settings", "beta  1 keys  0 settings")
+	list("acme  1 key  2 settings", "beta  1 key  0 settings")
 	exported := filepath.Join(t.TempDir(), "out")
 	f.org(0, []string{"2 organizations written to " + exported}, append([]string{"export", exported}, to...)...)
 	sameFolder(t, f.dir, exported)
@@ -142,9 +143,9 @@ func TestOrgRows(t *testing.T) {
 	changed := []string{
 		"acme: key k changed: ES256 ", "acme: limits.repositories added: 3", "acme: webhook ci.example ",
 	}
-	f.org(0, append(changed, "changed: 1 of 1 organizations"),
+	f.org(0, append(changed, "changed: 1 of 1 organization"),
 		append([]string{"apply", filepath.Join(f.dir, "acme")}, to...)...) // that of one organization
-	list("acme  1 keys  3 settings", "beta  1 keys  0 settings")
+	list("acme  1 key  3 settings", "beta  1 key  0 settings")
 	f.org(0, []string{"key k: ES256 ", "limits.repositories: 3", "signing key a.asc: SHA-256 ", "webhook ci.example "},
 		append([]string{"show", "acme"}, to...)...)
 
@@ -157,7 +158,7 @@ func TestOrgRows(t *testing.T) {
 		{1, `there is no organization "none"`, append([]string{"remove", "acme", "none"}, to...)},
 		{2, "--prune wants a folder of organizations", append([]string{"apply", filepath.Join(f.dir, "acme"), "--prune"}, to...)},
 		{2, "--keys names the database", []string{"apply", f.dir}},
-		{2, "--keys names the database", []string{"list"}},
+		{2, "want one of --orgs", []string{"list"}},
 		{2, "--keys names the database", []string{"export", filepath.Join(t.TempDir(), "new")}},
 		{2, "want one of --orgs", []string{"add", "acme", "--key", filepath.Join(f.dir, "acme", "k.pem")}},
 		{2, "want one of --orgs", append([]string{"add", "acme", "--key", filepath.Join(f.dir, "acme", "k.pem"), "--orgs", f.dir}, to...)},
@@ -171,12 +172,12 @@ func TestOrgRows(t *testing.T) {
 	if err := os.Remove(filepath.Join(f.dir, "acme", "new.yml")); err != nil {
 		t.Fatal(err)
 	}
-	list("acme  1 keys  3 settings", "beta  1 keys  0 settings")
+	list("acme  1 key  3 settings", "beta  1 key  0 settings")
 
 	apply(0, []string{"beta: removed", "beta: key k removed: it was ES256 ", "changed: 1 of 2 organizations"}, "--prune")
 	f.org(0, []string{"organization gamma signs with key new"},
 		append([]string{"add", "gamma", "--kid", "new", "--key", filepath.Join(f.dir, "acme", "k.pem")}, to...)...)
-	list("acme   1 keys  3 settings", "gamma  1 keys  0 settings")
+	list("acme   1 key  3 settings", "gamma  1 key  0 settings")
 	f.org(0, []string{"gamma: removed", "gamma: key new removed: it was ES256 "}, append([]string{"remove", "gamma"}, to...)...)
-	list("acme  1 keys  3 settings")
+	list("acme  1 key  3 settings")
 }

@@ -38,6 +38,7 @@ var valueKinds = map[string]func(value string) error{
 	"url":          checkURL,
 	"file":         checkFile,
 	"new file":     checkNewFile,
+	"absent file":  checkAbsentFile,
 	"audit log":    checkAuditLog,
 	"folder":       checkFolder,
 	"new folder":   checkNewFolder,
@@ -256,6 +257,19 @@ func checkNewFile(value string) error {
 		return checkFile(value)
 	}
 	return checkNewFolder(filepath.Dir(value))
+}
+
+// checkAbsentFile checks a file that is made, and must not exist. Its folder must: a name with a
+// mistake would hide the file.
+func checkAbsentFile(value string) error {
+	_, err := os.Lstat(value)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s exists: expected a file that does not", value)
+	case errors.Is(err, fs.ErrNotExist):
+		return checkFolder(filepath.Dir(value))
+	}
+	return fmt.Errorf("%w: expected a file that does not exist", err)
 }
 
 // checkAuditLog checks where an audit log goes. Its file is made if it is missing, its folder is

@@ -103,9 +103,7 @@ func Open(options Options) (*Verifier, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	v := &Verifier{
-		now: options.Now,
-		parser: jwt.NewParser(jwt.WithStrictDecoding(), jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew),
-			jwt.WithTimeFunc(options.Now)),
+		now: options.Now, parser: newParser(options.Now),
 		logger: options.Logger, changed: options.Changed,
 		cache: newCache(), refusals: newRefusals(), budgets: newBudgets(),
 		stop: stop,
@@ -133,6 +131,13 @@ func Open(options Options) (*Verifier, error) {
 		return nil
 	})
 	return v, nil
+}
+
+// newParser returns the parser of a verifier.
+func newParser(now func() time.Time) *jwt.Parser {
+	return jwt.NewParser(
+		jwt.WithStrictDecoding(), jwt.WithExpirationRequired(), jwt.WithLeeway(clockSkew), jwt.WithTimeFunc(now),
+	)
 }
 
 // Close stops following the organizations. Verify continues with the last state.

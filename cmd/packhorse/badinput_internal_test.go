@@ -65,7 +65,8 @@ var validArgs = map[string]string{
 	"org show":        "acme --orgs FOLDER",
 	"org export":      "ABSENT --keys postgres://127.0.0.1:1/d",
 	"org remove":      "acme --orgs FOLDER",
-	"token":           "--org acme --key FILE",
+	"token sign":      "--org acme --key FILE",
+	"token inspect":   "a.b.c",
 	"credential":      "get --url http://127.0.0.1:1 --key FILE --org acme",
 	"repos list":      "SERVER",
 	"repos show":      "a SERVER",
@@ -327,6 +328,7 @@ func TestWrongSurroundings(t *testing.T) {
 		"a locked folder":      {"serve --data LOCKED --orgs FOLDER --listen 127.0.0.1:0", []string{"LOCKED is in use by another packhorse"}},
 		"a locked folder, gc":  {"gc --data LOCKED", []string{"LOCKED is in use by another packhorse"}},
 		"a folder of nothing":  {"fsck --data FOLDER", []string{"--data: FOLDER contains no store"}},
+		"no token":             {"token inspect a.b.c", []string{"<token>", "malformed", "HEADER.CLAIMS.SIGNATURE"}},
 		"no private key":       {"token --org acme --key FILE", []string{"--key", "FILE"}},
 		"no public key":        {"org add acme --key FILE --orgs FOLDER", []string{"--key", "FILE"}},
 		"two places":           {"org add acme --key FILE --orgs FOLDER --keys postgres://127.0.0.1:1/d", []string{"--orgs", "--keys"}},
@@ -439,9 +441,9 @@ func TestWrongEnvironment(t *testing.T) {
 		t.Errorf("status %d, %q, want %q", status, warnings, want)
 	}
 	w := newWorkspace(t)
-	w.refused(w.args("token", "ttl", nil), "--ttl: 0s is too short", "(from the environment variable PACKHORSE_TTL)")
+	w.refused(w.args("token sign", "ttl", nil), "--ttl: 0s is too short", "(from the environment variable PACKHORSE_TTL)")
 	t.Setenv("PACKHORSE_TTL", "soon")
-	w.refused(w.args("token", "ttl", nil), `"soon" is not a time span`, "PACKHORSE_TTL")
+	w.refused(w.args("token sign", "ttl", nil), `"soon" is not a time span`, "PACKHORSE_TTL")
 }
 
 // TestDidYouMean finds what was meant, and does not guess wildly.

@@ -12,7 +12,7 @@ import (
 type commandShape struct {
 	path     string // "backup take"; "" for packhorse itself
 	help     string
-	flags    []*kong.Flag // of the command and of those above it
+	flags    []*kong.Flag // of the command and of those above it, or of the command that it is short for
 	args     []*kong.Positional
 	children []*commandShape
 }
@@ -34,7 +34,11 @@ func commandShapes() []*commandShape {
 		all = append(all, shape)
 		for _, child := range node.Children {
 			if child.Type == kong.CommandNode && !child.Hidden {
-				shape.children = append(shape.children, add(child, strings.TrimSpace(path+" "+child.Name)))
+				below := add(child, strings.TrimSpace(path+" "+child.Name))
+				shape.children = append(shape.children, below)
+				if child == node.DefaultCmd {
+					shape.flags = below.flags
+				}
 			}
 		}
 		return shape

@@ -40,7 +40,7 @@ type commandLine struct {
 	Dev        devCommand         `cmd:"" set:"log_level=warn" help:"Serve from a folder prepared for trying out, and print example commands."`
 	Serve      serveCommand       `cmd:"" help:"Serve the repositories of organizations."`
 	Org        orgCommand         `cmd:"" help:"Register organizations."`
-	Token      tokenCommand       `cmd:"" help:"Sign a token with an organization's private key."`
+	Token      tokenCommand       `cmd:"" help:"Sign tokens, and look into them. Without a command: sign."`
 	Credential credentialCommand  `cmd:"" help:"Give git a token for each operation, as its credential helper."`
 	Repos      reposCommand       `cmd:"" help:"List, show, rename, delete and undelete repositories, through the running server."`
 	Import     importCommand      `cmd:"" help:"Bring repositories from folders and other hosts to the running server."`

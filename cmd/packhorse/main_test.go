@@ -116,13 +116,14 @@ func TestHelp(t *testing.T) {
 			"--listen=ADDR", "$PACKHORSE_LISTEN", "--object-max=4GiB", "--refs-max=1000000", "--drain=30s",
 			"--log-level=info", "--memory=",
 		},
-		"dev":   {"--listen=\"127.0.0.1:8080\"", "--data=\"packhorse-data\""},
-		"token": {"--ttl=1h", "--scope=git:read,git:write"},
+		"dev":        {"--listen=\"127.0.0.1:8080\"", "--data=\"packhorse-data\""},
+		"token":      {"token sign", "token inspect"},
+		"token sign": {"--ttl=1h", "--scope=git:read,git:write"},
 	}
 	for command, want := range tests {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			got := packhorse(t, []string{"COLUMNS=200"}, command, "--help")
+			got := packhorse(t, []string{"COLUMNS=200"}, append(strings.Fields(command), "--help")...)
 			if got.status != 0 || got.errOut != "" {
 				t.Errorf("%+v", got)
 			}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // quantity is a number of things, which one is the noun for: "1 repository", "2 repositories".
@@ -23,4 +25,35 @@ func plural(one string) string {
 		return one + "es"
 	}
 	return one + "s"
+}
+
+// spanText is a time span in words, to one unit: "1 second", "90 minutes", "3 days".
+func spanText(d time.Duration) string {
+	d = d.Abs()
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		if d >= 2*unit.size {
+			return quantity(int64(d/unit.size), unit.name)
+		}
+	}
+	return quantity(int64(d/time.Second), "second")
+}
+
+// moment is a time, and how far away it is.
+func moment(at, now time.Time) string {
+	text := at.UTC().Format("2006-01-02 15:04:05 UTC")
+	if at.After(now) {
+		return text + ", in " + spanText(at.Sub(now))
+	}
+	return text + ", " + spanText(now.Sub(at)) + " ago"
+}
+
+// printable is a text of somebody else, quoted if a terminal would do something with it.
+func printable(text string) string {
+	if quoted := strconv.Quote(text); quoted != `"`+text+`"` {
+		return quoted
+	}
+	return text
 }

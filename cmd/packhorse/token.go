@@ -9,8 +9,14 @@ import (
 	"packhorse/api/auth"
 )
 
-// tokenCommand signs a token.
+// tokenCommand groups the subcommands for tokens.
 type tokenCommand struct {
+	Sign    tokenSignCommand    `cmd:"" default:"withargs" help:"Sign a token with an organization's private key."`
+	Inspect tokenInspectCommand `cmd:"" help:"Decode a token, and verify it if --orgs or --key is given."`
+}
+
+// tokenSignCommand signs a token.
+type tokenSignCommand struct {
 	Org   string        `help:"Organization that signs the token." placeholder:"NAME" required:"" is:"name"`
 	Key   string        `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path" is:"file"`
 	Repo  string        `help:"Repository of the token." placeholder:"REPO" is:"token's"`
@@ -30,7 +36,7 @@ type claimFlags struct {
 }
 
 // Run prints the token.
-func (c tokenCommand) Run(to streams) error {
+func (c tokenSignCommand) Run(to streams) error {
 	now := time.Now()
 	token, err := c.mint(c.Key, auth.Claims{
 		Org: c.Org, Repo: c.Repo, Scopes: c.Scope, IssuedAt: now, Expires: now.Add(c.TTL),

@@ -190,7 +190,7 @@ func (w *Watch) full() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.giveUpBallast()
-	s := *w.state.Load()
+	s := w.measure(ErrShort) // what was free at the last check has been written since
 	s.refusal = w.shortage(ErrShort, &s)
 	w.set(s)
 }
@@ -272,8 +272,11 @@ func (w *Watch) limit(totalBytes uint64) uint64 {
 	if w.options.MinBytes > 0 {
 		return uint64(w.options.MinBytes)
 	}
-	return min(minBytes, totalBytes/100*minPercent)
+	return MinFree(totalBytes)
 }
+
+// MinFree is the free space below which a disk of a size in bytes is short by default.
+func MinFree(totalBytes uint64) uint64 { return min(minBytes, totalBytes/100*minPercent) }
 
 // trim deletes the ballast when the disk is almost full, and creates it when enough room is left
 // after that. The caller holds mu.

@@ -58,6 +58,7 @@ var wrongValues = map[string][]wrong{
 var validArgs = map[string]string{
 	"dev":             "--data ABSENT --listen 127.0.0.1:0",
 	"serve":           "--data ABSENT --listen 127.0.0.1:0 --orgs FOLDER",
+	"config check":    "--data ABSENT --listen 127.0.0.1:0 --orgs ABOVE",
 	"org generate":    "acme --key ABSENT --orgs FOLDER",
 	"org add":         "acme --key FILE --orgs FOLDER",
 	"org apply":       "FOLDER --keys postgres://127.0.0.1:1/d",
@@ -411,8 +412,8 @@ func TestWrongConfiguration(t *testing.T) {
 	}
 	for _, text := range []string{"", "# nothing\n", "---\n", "null\n"} {
 		config := configFile{path: "c.yaml"}
-		if err := config.parse([]byte(text), nil); err != nil {
-			t.Errorf("%q: %v", text, err)
+		if wrong := config.parse([]byte(text), nil); len(wrong) > 0 {
+			t.Errorf("%q: %v", text, wrong)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -56,6 +57,11 @@ func followCertificates(certFile, keyFile string, logger *slog.Logger) (*certifi
 		}
 	}, func(err error) { logger.Error("failed to watch the certificate files", "error", err) })
 	return c, nil
+}
+
+// badTLS is why two files are no certificate and its key.
+func badTLS(certFile, keyFile string, err error) error {
+	return &usageError{fmt.Sprintf("--tls-cert and --tls-key: %s and %s: %v", certFile, keyFile, err)}
 }
 
 func (c *certificates) close() {

@@ -23,7 +23,8 @@ type configFile struct {
 	loaded bool
 	path   string
 	values map[string]configValue
-	err    error
+	errs   []error // all that is wrong with the file itself
+	err    error   // the first of them, or of a value
 }
 
 // configValue is the value of a key, or its list of values.
@@ -37,21 +38,18 @@ type configValue struct {
 func (c *configFile) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if !c.loaded {
 		c.loaded = true
-		c.err = c.load(ctx)
+		if c.errs = c.load(ctx); len(c.errs) > 0 {
+			c.err = c.errs[0]
+		}
 	}
 	given, ok := c.values[flag.Name]
-	if c.err != nil || !ok || environmentOf(flag) != "" {
+	if c.err != nil || !ok || environmentOf(flag) != "" || isConfigCheck(ctx) {
 		return nil, nil
 	}
-	value := ""
-	switch {
-	case flag.IsSlice():
-		value = kong.JoinEscaped(given.values, flag.Tag.Sep)
-	case len(given.values) != 1:
-		c.err = c.wrong(given.line, "%s takes one value, and no list", flag.Name)
+	value, err := given.text(flag)
+	if err != nil {
+		c.err = c.wrong(given.line, "%s %v", flag.Name, err)
 		return nil, nil
-	default:
-		value = given.values[0]
 	}
 	if enum := enumOf(flag.Value); enum != nil {
 		for _, one := range given.values {
@@ -67,6 +65,17 @@ func (c *configFile) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (
 		return nil, nil
 	}
 	return value, nil
+}
+
+// text returns what a key says as a flag takes it.
+func (v configValue) text(flag *kong.Flag) (string, error) {
+	switch {
+	case flag.IsSlice():
+		return kong.JoinEscaped(v.values, flag.Tag.Sep), nil
+	case len(v.values) != 1:
+		return "", errors.New("takes one value, and no list")
+	}
+	return v.values[0], nil
 }
 
 // Validate has nothing to do.
@@ -87,7 +96,8 @@ func environmentOf(flag *kong.Flag) string {
 	return ""
 }
 
-func (c *configFile) load(ctx *kong.Context) error {
+// load reads the file, and returns all that is wrong with it.
+func (c *configFile) load(ctx *kong.Context) []error {
 	for _, flag := range ctx.Model.Flags {
 		if flag.Name == "config" {
 			c.path, _ = ctx.FlagValue(flag).(string)
@@ -97,11 +107,11 @@ func (c *configFile) load(ctx *kong.Context) error {
 		return nil
 	}
 	if err := checkFile(c.path); err != nil {
-		return &usageError{fmt.Sprintf("--config: %v", err)}
+		return []error{&usageError{fmt.Sprintf("--config: %v", err)}}
 	}
 	data, err := os.ReadFile(c.path)
 	if err != nil {
-		return &usageError{fmt.Sprintf("--config: %v", err)}
+		return []error{&usageError{fmt.Sprintf("--config: %v", err)}}
 	}
 	return c.parse(data, flagNames(ctx.Model.Node))
 }
@@ -109,15 +119,16 @@ func (c *configFile) load(ctx *kong.Context) error {
 // yamlLine is where the YAML library says that something is wrong.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// parse reads the keys of a YAML mapping, each with its value or its list of values.
-func (c *configFile) parse(data []byte, known map[string]bool) error {
+// parse reads the keys of a YAML mapping, each with its value or its list of values. It returns all
+// that is wrong with them.
+func (c *configFile) parse(data []byte, known map[string]bool) (wrong []error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(data, &document); err != nil {
 		line := 1
 		if at := yamlLine.FindStringSubmatch(err.Error()); at != nil && at[1] != "" {
 			_, _ = fmt.Sscan(at[1], &line) // digits
 		}
-		return c.wrong(line, "not YAML: %s", yamlLine.ReplaceAllString(err.Error(), ""))
+		return []error{c.wrong(line, "not YAML: %s", yamlLine.ReplaceAllString(err.Error(), ""))}
 	}
 	c.values = make(map[string]configValue)
 	if len(document.Content) == 0 {
@@ -128,24 +139,27 @@ func (c *configFile) parse(data []byte, known map[string]bool) error {
 		return nil
 	}
 	if root.Kind != yaml.MappingNode {
-		return c.wrong(root.Line, "expected lines of the form KEY: VALUE, one for each flag")
+		return []error{c.wrong(root.Line, "expected lines of the form KEY: VALUE, one for each flag")}
 	}
 	for pair := range slices.Chunk(root.Content, 2) {
 		key, value := pair[0], pair[1]
 		if before, again := c.values[key.Value]; again {
-			return c.wrong(key.Line, "key %q is given twice, first in line %d", key.Value, before.line)
+			wrong = append(wrong, c.wrong(key.Line, "key %q is given twice, first in line %d", key.Value, before.line))
+			continue
 		}
 		if !known[key.Value] {
-			return c.wrong(key.Line, "no flag is named %q%s", key.Value,
-				didYouMean(key.Value, slices.Sorted(maps.Keys(known)), func(name string) string { return name }))
+			wrong = append(wrong, c.wrong(key.Line, "no flag is named %q%s", key.Value,
+				didYouMean(key.Value, slices.Sorted(maps.Keys(known)), func(name string) string { return name })))
+			continue
 		}
 		values, err := valuesOf(value)
 		if err != nil {
-			return c.wrong(value.Line, "%s: %v", key.Value, err)
+			wrong = append(wrong, c.wrong(value.Line, "%s: %v", key.Value, err))
+			continue
 		}
 		c.values[key.Value] = configValue{line: key.Line, values: values}
 	}
-	return nil
+	return wrong
 }
 
 // valuesOf returns a value as a list of one, or the values of a list.

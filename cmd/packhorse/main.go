@@ -39,6 +39,7 @@ type commandLine struct {
 
 	Dev        devCommand         `cmd:"" set:"log_level=warn" help:"Serve from a folder prepared for trying out, and print example commands."`
 	Serve      serveCommand       `cmd:"" help:"Serve the repositories of organizations."`
+	ConfigFile configCommand      `cmd:"" name:"config" help:"Check the configuration of a server."`
 	Org        orgCommand         `cmd:"" help:"Register organizations."`
 	Token      tokenCommand       `cmd:"" help:"Sign tokens, and look into them. Without a command: sign."`
 	Credential credentialCommand  `cmd:"" help:"Give git a token for each operation, as its credential helper."`
@@ -111,7 +112,9 @@ func run(ctx context.Context, args []string, to streams) int {
 	if selected.Selected().Name != "credential" { // git shows what its helpers say
 		warnOfEnvironment(selected.Model.Node, to)
 	}
-	if err := selected.Run(); err != nil {
+	if err := selected.Run(); errors.Is(err, errReported) {
+		return exitUsage
+	} else if err != nil {
 		to.complain("%s", oneLine(err))
 		if isBadInput(err) {
 			return exitUsage
@@ -146,7 +149,10 @@ func commandNames() (names []string) {
 // value. It changes nothing.
 func parse(cli *commandLine, args []string, to streams, more ...kong.Option) (*kong.Context, error) {
 	config := new(configFile)
-	selected, err := newParser(cli, to, append(more, kong.Resolvers(config))...).Parse(args)
+	selected, err := newParser(cli, to, append(more, kong.Resolvers(config), kong.Bind(config))...).Parse(args)
+	if isConfigCheck(selected) {
+		return selected, err
+	}
 	if config.err != nil {
 		return selected, config.err
 	}

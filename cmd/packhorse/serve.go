@@ -19,14 +19,20 @@ type serveCommand struct {
 	serverFlags
 }
 
+// What is wrong with flags of serve that are good one by one.
+var (
+	errHalfTLS = &usageError{"--tls-cert and --tls-key go together"}
+	errNoOrgs  = &usageError{"missing flags: --orgs=DIR"}
+)
+
 // Run serves until ctx ends. SIGHUP makes it read keys, certificate and log level again, and open
 // the audit log again.
 func (c serveCommand) Run(ctx context.Context, again reparse, to streams) error {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
-		return &usageError{"--tls-cert and --tls-key go together"}
+		return errHalfTLS
 	}
 	if c.Orgs == "" && !c.shared() {
-		return &usageError{"missing flags: --orgs=DIR"}
+		return errNoOrgs
 	}
 	level := new(slog.LevelVar)
 	level.Set(c.LogLevel)

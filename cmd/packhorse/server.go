@@ -102,7 +102,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	var config *tls.Config
 	if at.cert != "" {
 		if s.certificates, err = followCertificates(at.cert, at.key, s.logger); err != nil {
-			return nil, &usageError{fmt.Sprintf("--tls-cert and --tls-key: %s and %s: %v", at.cert, at.key, err)}
+			return nil, badTLS(at.cert, at.key, err)
 		}
 		config = s.certificates.config()
 	}
@@ -254,7 +254,7 @@ func (s *server) keepHistory(org string) (time.Duration, bool) { return keptHist
 func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 	proxies, err := parseNetworks(s.flags.TrustedProxies)
 	if err != nil {
-		return nil, err
+		return nil, &usageError{"--trusted-proxies: " + err.Error()}
 	}
 	git := githttp.New(githttp.Config{
 		Host: s.store.host, Agent: "packhorse/" + version, PackBytesMax: int64(s.flags.Limits.PackMax),
@@ -307,7 +307,7 @@ func parseNetworks(texts []string) ([]netip.Prefix, error) {
 		if err != nil {
 			address, addressErr := netip.ParseAddr(text)
 			if addressErr != nil {
-				return nil, &usageError{fmt.Sprintf("--trusted-proxies: %q is neither a network (10.0.0.0/8) nor an address", text)}
+				return nil, fmt.Errorf("%q is neither a network (10.0.0.0/8) nor an address", text)
 			}
 			network = netip.PrefixFrom(address, address.BitLen())
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// writeCertificate makes a certificate for the loopback that signs itself, good for a day.
-func writeCertificate(certFile, keyFile string) error {
+// WriteCertificate makes a certificate for the loopback that signs itself, good for a day.
+func WriteCertificate(certFile, keyFile string) error {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err

@@ -188,7 +188,7 @@ func (s *Server) Token(ctx context.Context, repo string, flags ...string) (strin
 }
 
 // NewCertificate replaces the certificate and its key.
-func (s *Server) NewCertificate() error { return writeCertificate(s.CACert, s.tlsKey) }
+func (s *Server) NewCertificate() error { return WriteCertificate(s.CACert, s.tlsKey) }
 
 // OrgDir is the folder of the organization's keys and its org.yaml.
 func (s *Server) OrgDir() string { return s.orgDir }

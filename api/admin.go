@@ -71,6 +71,12 @@ func (s *Server) readiness() (status int, text string) {
 	return http.StatusOK, "ready\n"
 }
 
+// Readiness returns whether the server should get new requests, and what /readyz answers.
+func (s *Server) Readiness() (ready bool, text string) {
+	status, text := s.readiness()
+	return status == http.StatusOK, strings.TrimSpace(text)
+}
+
 func (s *Server) metricsText(x exchange.Exchange, _ *auth.Grant) error {
 	families, err := s.registry.Gather()
 	if err != nil {

@@ -48,33 +48,49 @@ func (h *Host) keepCensus(ctx context.Context, interval time.Duration) error {
 	}
 }
 
-// takeCensus reads a small row of each repository and of each file.
-func (h *Host) takeCensus(ctx context.Context) (taken Census, err error) {
+// CountRepositories counts the repositories of all organizations, those that were deleted and may
+// come back, and what the latter stored when they were deleted. It reads a small row of each. Errors:
+// those of reading.
+func (h *Host) CountRepositories(ctx context.Context) (count, deleted int, deletedBytes int64, err error) {
 	pace := h.objects.NewPacer(1)
 	for _, err := range h.keys.Scan(ctx, catalog.Numbers()) {
 		if err == nil {
 			err = pace.Rest(ctx)
 		}
 		if err != nil {
-			return Census{}, fmt.Errorf("count repositories: %w", err)
+			return 0, 0, 0, fmt.Errorf("count repositories: %w", err)
 		}
-		taken.RepositoryCount++
+		count++
 	}
 	for pair, err := range h.keys.Scan(ctx, catalog.Deletions()) {
 		if err == nil {
 			err = pace.Rest(ctx)
 		}
 		if err != nil {
-			return Census{}, fmt.Errorf("count deleted repositories: %w", err)
+			return 0, 0, 0, fmt.Errorf("count deleted repositories: %w", err)
 		}
-		taken.DeletedCount++
+		deleted++
 		if d, err := catalog.DecodeDeletion(pair.Value); err == nil { // fsck reports another one
-			taken.DeletedBytes += d.Bytes
+			deletedBytes += d.Bytes
 		}
 	}
-	if taken.Files, err = h.objects.CountFiles(ctx, pace); err != nil {
+	return count, deleted, deletedBytes, nil
+}
+
+// takeCensus reads a small row of each repository and of each file.
+func (h *Host) takeCensus(ctx context.Context) (taken Census, err error) {
+	if taken.RepositoryCount, taken.DeletedCount, taken.DeletedBytes, err = h.CountRepositories(ctx); err != nil {
+		return Census{}, err
+	}
+	if taken.Files, err = h.CountFiles(ctx); err != nil {
 		return Census{}, err
 	}
 	taken.Time = h.now()
 	return taken, nil
+}
+
+// CountFiles adds up what the files of the store take. It reads a small row of each. Errors: those
+// of reading.
+func (h *Host) CountFiles(ctx context.Context) (odb.FileBytes, error) {
+	return h.objects.CountFiles(ctx, h.objects.NewPacer(1))
 }

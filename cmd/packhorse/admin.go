@@ -46,6 +46,10 @@ const beatEvery = 5 * time.Second
 // adminArgsMax bounds the arguments of a task in bytes.
 const adminArgsMax = 1 << 20
 
+// onlyLooks are the tasks that change nothing and are done at once: a monitor may ask for one each
+// minute.
+var onlyLooks = map[string]bool{statusTask: true, "webhooks-list": true}
+
 // listenAdminSocket makes the socket. The store is open, so an existing socket was left by a crash.
 func listenAdminSocket(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -100,8 +104,11 @@ func adminHandler(
 		if r.Header.Get(beatHeader) != "" {
 			defer beat(logger, tell, every)()
 		}
-		log := logger.With("task", name)
-		log.Info("maintenance begins", "args", string(args))
+		log, level := logger.With("task", name), slog.LevelInfo
+		if onlyLooks[name] {
+			level = slog.LevelDebug
+		}
+		log.Log(r.Context(), level, "task begins", "args", string(args))
 		begun := time.Now()
 		last := adminLine{Done: true}
 		if err := run(
@@ -110,7 +117,7 @@ func adminHandler(
 			last.Error = err.Error()
 			taskFailed(w)
 		}
-		log.Info("maintenance ended", "duration", time.Since(begun), "error", last.Error)
+		log.Log(r.Context(), level, "task ended", "duration", time.Since(begun), "error", last.Error)
 		if err := tell(last); err != nil {
 			log.Info("failed to send the result: the client has gone", "error", err)
 		}
@@ -161,6 +168,9 @@ func askAdmin(
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w: %w", errNoServer, err)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: run the command as the user of the server, or as root", err)
 	}
 	if err != nil {
 		return err

@@ -59,6 +59,7 @@ var validArgs = map[string]string{
 	"dev":             "--data ABSENT --listen 127.0.0.1:0",
 	"serve":           "--data ABSENT --listen 127.0.0.1:0 --orgs FOLDER",
 	"config check":    "--data ABSENT --listen 127.0.0.1:0 --orgs ABOVE",
+	"status":          "--data FOLDER",
 	"org generate":    "acme --key ABSENT --orgs FOLDER",
 	"org add":         "acme --key FILE --orgs FOLDER",
 	"org apply":       "FOLDER --keys postgres://127.0.0.1:1/d",

@@ -40,6 +40,7 @@ type commandLine struct {
 	Dev        devCommand         `cmd:"" set:"log_level=warn" help:"Serve from a folder prepared for trying out, and print example commands."`
 	Serve      serveCommand       `cmd:"" help:"Serve the repositories of organizations."`
 	ConfigFile configCommand      `cmd:"" name:"config" help:"Check the configuration of a server."`
+	Status     statusCommand      `cmd:"" help:"Show how the running server of a data folder is doing."`
 	Org        orgCommand         `cmd:"" help:"Register organizations."`
 	Token      tokenCommand       `cmd:"" help:"Sign tokens, and look into them. Without a command: sign."`
 	Credential credentialCommand  `cmd:"" help:"Give git a token for each operation, as its credential helper."`

@@ -67,12 +67,18 @@ func call(t *testing.T, client *http.Client, method, url, token string) (int, st
 // create makes a repository and returns a token for it.
 func create(t *testing.T, server *packhorsetest.Server, repo string) string {
 	t.Helper()
+	return createWith(t, http.DefaultClient, server, repo)
+}
+
+// createWith is create over a client.
+func createWith(t *testing.T, client *http.Client, server *packhorsetest.Server, repo string) string {
+	t.Helper()
 	token, err := server.Token(t.Context(), repo, "--scope", "repo:write,git:write")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if status, text := call(
-		t, http.DefaultClient, "POST", server.URL+"/api/v1/repos", token,
+		t, client, "POST", server.URL+"/api/v1/repos", token,
 	); status != http.StatusCreated {
 		t.Fatalf("create %s: %d %s", repo, status, text)
 	}

@@ -59,7 +59,8 @@ type serverFlags struct {
 
 // server is the server of a process with all its parts.
 type server struct {
-	url string // base URL, with the port that was chosen
+	url   string // base URL, with the port that was chosen
+	begun time.Time
 
 	flags        serverFlags
 	logger       *slog.Logger
@@ -93,7 +94,7 @@ type place struct {
 // openServer opens the listeners and the stores. Until serve is called every request is answered
 // with 503, except /healthz. reload forwards SIGHUP to the server.
 func openServer(ctx context.Context, at place, flags serverFlags, reload *reloader, to streams) (_ *server, err error) {
-	s := &server{flags: flags, logger: flags.loggerAt(to.errOut, reload.level), reloader: reload}
+	s := &server{begun: time.Now(), flags: flags, logger: flags.loggerAt(to.errOut, reload.level), reloader: reload}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close(ctx))
@@ -165,7 +166,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	if l, err := listenAdminSocket(ctx, filepath.Join(at.data, adminSocket)); err != nil {
 		s.logger.Warn("failed to open the admin socket: maintenance commands cannot reach this server", "error", err)
 	} else {
-		s.addPrivate(l, adminHandler(s.store.host, tasks, beatEvery, s.logger, s.audit))
+		s.addPrivate(l, adminHandler(s.store.host, s.tasks(), beatEvery, s.logger, s.audit))
 	}
 	return s, nil
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// limitsGroup is the group of the flags that are limits of a server.
+const limitsGroup = "Limits"
+
 // commandShape is a command as completions and manual pages describe it.
 type commandShape struct {
 	path     string // "backup take"; "" for packhorse itself
@@ -45,6 +48,34 @@ func commandShapes() []*commandShape {
 	}
 	add(parser.Model.Node, "")
 	return all
+}
+
+// hideForeign hides from the help of each command the flags that mean nothing to it.
+func hideForeign(node *kong.Node) {
+	for _, flag := range node.Flags {
+		flag.Hidden = flag.Hidden || !isFor(flag, strings.Fields(node.Path()))
+	}
+	for _, child := range node.Children {
+		hideForeign(child)
+	}
+}
+
+// isFor reports whether a flag means something to a command. The commands are those of the tag
+// "for", serve standing for all that serve or check how a server would; flags without one, and
+// limits, which have none each, are for all and for serve.
+func isFor(flag *kong.Flag, command []string) bool {
+	names := flag.Tag.Get("for")
+	if flag.Group != nil && flag.Group.Key == limitsGroup {
+		names = "serve"
+	}
+	if names == "" || len(command) == 0 {
+		return true
+	}
+	name := command[0]
+	if name == "dev" || name == "config" {
+		name = "serve"
+	}
+	return slices.Contains(strings.Split(names, ","), name)
 }
 
 // name is the last word of the path.

@@ -129,7 +129,9 @@ type complaints struct {
 }
 
 // Enabled implements [slog.Handler].
-func (c *complaints) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+func (c *complaints) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn
+}
 
 // Handle keeps the path and the reason of a record.
 func (c *complaints) Handle(_ context.Context, record slog.Record) error {

@@ -44,7 +44,7 @@ type commandLine struct {
 	Org        orgCommand         `cmd:"" help:"Register organizations."`
 	Token      tokenCommand       `cmd:"" help:"Sign tokens, and look into them. Without a command: sign."`
 	Credential credentialCommand  `cmd:"" help:"Give git a token for each operation, as its credential helper."`
-	Repos      reposCommand       `cmd:"" help:"List, show, rename, delete and undelete repositories, through the running server."`
+	Repos      reposCommand       `cmd:"" help:"List, show, rename, delete and undelete repositories, and move their default branches, through the running server."`
 	Import     importCommand      `cmd:"" help:"Bring repositories from folders and other hosts to the running server."`
 	Export     exportCommand      `cmd:"" help:"Write a repository of the running server as a bare one that git reads."`
 	GC         gcCommand          `cmd:"" name:"gc" help:"Maintain every repository now, through the running server or in a stopped server's folder."`
@@ -203,6 +203,7 @@ func newParser(cli *commandLine, to streams, more ...kong.Option) *kong.Kong {
 	if err != nil {
 		panic(err) // commandLine itself is malformed
 	}
+	hideForeign(parser.Model.Node)
 	return parser
 }
 

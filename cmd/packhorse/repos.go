@@ -13,11 +13,12 @@ import (
 
 // reposCommand works on repositories of a running server.
 type reposCommand struct {
-	List     reposListCommand     `cmd:"" help:"List the repositories of the organization, in order of creation."`
-	Show     reposShowCommand     `cmd:"" help:"Describe a repository, and what it stores."`
-	Rename   reposRenameCommand   `cmd:"" help:"Give a repository another name."`
-	Delete   reposDeleteCommand   `cmd:"" help:"Delete a repository."`
-	Undelete reposUndeleteCommand `cmd:"" help:"Bring a deleted repository back."`
+	List       reposListCommand       `cmd:"" help:"List the repositories of the organization, in order of creation."`
+	Show       reposShowCommand       `cmd:"" help:"Describe a repository, and what it stores."`
+	Rename     reposRenameCommand     `cmd:"" help:"Give a repository another name."`
+	SetDefault reposSetDefaultCommand `cmd:"" help:"Make another branch the default one, which clones check out."`
+	Delete     reposDeleteCommand     `cmd:"" help:"Delete a repository."`
+	Undelete   reposUndeleteCommand   `cmd:"" help:"Bring a deleted repository back."`
 }
 
 // formatFlags choose between a table and JSON.
@@ -147,6 +148,25 @@ func (c reposRenameCommand) Run(ctx context.Context, to streams) error {
 		return err
 	}
 	return to.printf("renamed %s to %s\n", c.Repo, c.Name)
+}
+
+type reposSetDefaultCommand struct {
+	apiFlags
+
+	Repo   string `arg:"" help:"Repository." is:"repository"`
+	Branch string `arg:"" help:"Branch, which must exist unless the repository has none." is:"text"`
+}
+
+// Run moves the default branch.
+func (c reposSetDefaultCommand) Run(ctx context.Context, to streams) error {
+	server, err := c.server()
+	if err != nil {
+		return err
+	}
+	if err := server.SetDefaultBranch(ctx, c.Repo, c.Branch); err != nil {
+		return err
+	}
+	return to.printf("the default branch of %s is %s\n", c.Repo, c.Branch)
 }
 
 type reposDeleteCommand struct {

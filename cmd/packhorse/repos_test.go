@@ -57,6 +57,15 @@ func TestRepos(t *testing.T) {
 	if got := repos("rename", "web/site", "web/home"); got.status != 0 || got.out != "renamed web/site to web/home\n" {
 		t.Errorf("rename: %+v", got)
 	}
+	if got := repos("set-default", "web/home", "trunk"); got.status != 0 || got.out != "the default branch of web/home is trunk\n" {
+		t.Errorf("set-default: %+v", got)
+	}
+	if got := repos("show", "web/home"); !strings.Contains(got.out, `"default_branch":"trunk"`) {
+		t.Errorf("show after set-default: %+v", got)
+	}
+	if got := repos("set-default", "web/home", "a..b"); got.status != 1 || !strings.Contains(got.errOut, "400") {
+		t.Errorf("set-default to no name: %+v", got)
+	}
 	if got := repos("rename", "web/home", "other"); got.status != 1 || !strings.Contains(got.errOut, "409") {
 		t.Errorf("rename to a name that is taken: %+v", got)
 	}

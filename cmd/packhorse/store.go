@@ -31,14 +31,16 @@ const (
 	adminSocket = "admin.sock" // of the server that runs, mode 0600
 )
 
-// storeFlags configure the location and the resources of the stores.
+// storeFlags configure the location and the resources of the stores. What means nothing to a
+// maintenance command is left out of its help, and accepted all the same: a server and its
+// maintenance have one environment and one configuration file. See [isFor].
 type storeFlags struct {
 	Memory       byteSize `help:"Memory for stores, caches and requests; 1GiB, or half of the control group limit if less." default:"${memory}" min:"16MiB"`
-	IngestMemory byteSize `help:"Memory for one incoming pack; 0: an eighth of --memory, at most 128MiB." default:"0"`
+	IngestMemory byteSize `help:"Memory for one incoming pack; 0: an eighth of --memory, at most 128MiB." default:"0" for:"serve"`
 	MinFree      byteSize `help:"Free disk space below which writes are refused; 0: 1GiB, or 5 % of the disk if less." default:"0"`
-	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 turns the cache off." default:"10GiB"`
+	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 turns the cache off." default:"10GiB" for:"serve"`
 
-	KeepHistory time.Duration `help:"How long repositories can be read as they were; the org.yaml of an organization may say otherwise." default:"336h"`
+	KeepHistory time.Duration `help:"How long repositories can be read as they were; the org.yaml of an organization may say otherwise." default:"336h" for:"serve,gc"`
 
 	Limits limitFlags `embed:"" group:"Limits"`
 

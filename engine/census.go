@@ -49,8 +49,8 @@ func (h *Host) keepCensus(ctx context.Context, interval time.Duration) error {
 }
 
 // CountRepositories counts the repositories of all organizations, those that were deleted and may
-// come back, and what the latter stored when they were deleted. It reads a small row of each. Errors:
-// those of reading.
+// come back, and what the latter stored when they were deleted. It reads a small row of each.
+// Errors: those of reading.
 func (h *Host) CountRepositories(ctx context.Context) (count, deleted int, deletedBytes int64, err error) {
 	pace := h.objects.NewPacer(1)
 	for _, err := range h.keys.Scan(ctx, catalog.Numbers()) {

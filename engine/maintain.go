@@ -36,6 +36,8 @@ type MaintainOptions struct {
 	PruneShare float64
 	// Waiting, if not nil, is called when another maintenance is under way, whose end is waited for.
 	Waiting func()
+	// Begins, if not nil, is called with the name of each repository before it is maintained.
+	Begins func(org, repository string)
 	packgen.RepackOptions
 }
 
@@ -125,6 +127,9 @@ func (h *Host) maintainOne(
 		Compact: repack.CompactOptions{RepackOptions: options.RepackOptions, All: options.All, Settle: options.Settle},
 	}
 	done := Maintained{Org: rec.Org, Name: rec.Name}
+	if options.Begins != nil {
+		options.Begins(rec.Org, rec.Name)
+	}
 	done.Report, err = job.Run(ctx)
 	if err = errors.Join(err, h.quotas.Changed(context.WithoutCancel(ctx), rec.Pool)); err != nil {
 		err = fmt.Errorf("maintain repository %s: %w", id, err)

@@ -18,6 +18,9 @@ type FileBytes struct {
 	Obsolete int64
 }
 
+// Total is all of it.
+func (b FileBytes) Total() int64 { return b.Segments + b.Auxiliary + b.Obsolete }
+
 // obsoleteMax bounds the obsolete files that a count remembers, some 40 bytes each. Others count as
 // used.
 const obsoleteMax = 200_000

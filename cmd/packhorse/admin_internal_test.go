@@ -64,7 +64,7 @@ func TestAskAdmin(t *testing.T) {
 	type greeting struct{ Name string }
 	socket := serveTasks(t, map[string]task{
 		"greet": taskOf(func(_ context.Context, _ *engine.Host, args greeting, out io.Writer) error {
-			progress(out)("half of %s", args.Name)
+			newProgress(out).tell(step{phase: "half of " + args.Name, done: 1})
 			_, err := fmt.Fprintf(out, "good day,\n%s\n", args.Name)
 			return err
 		}),
@@ -79,7 +79,7 @@ func TestAskAdmin(t *testing.T) {
 		lines      []string
 		err        string
 	}{
-		"lines and progress": {name: "greet", args: `{"Name":"Ada"}`, lines: []string{"\rhalf of Ada", "good day,", "Ada"}},
+		"lines and progress": {name: "greet", args: `{"Name":"Ada"}`, lines: []string{"\rhalf of Ada: 1", "good day,", "Ada"}},
 		"error of the task":  {name: "fail", args: `{}`, err: "it cannot be done"},
 		"unknown argument":   {name: "fail", args: `{"Force":true}`, err: "unknown field"},
 		"unknown task":       {name: "dance", args: `{}`, err: "knows no dance"},

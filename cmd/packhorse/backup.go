@@ -56,23 +56,27 @@ func runBackup(ctx context.Context, host *engine.Host, args backupArgs, out io.W
 		return err
 	}
 	defer func() { err = errors.Join(err, dest.Close()) }()
-	tell := progress(out)
+	shown := newProgress(out)
 	report, err := host.Backup(ctx, dest, backup.Options{
 		Prune: args.Prune,
 		Progress: func(r backup.Report) {
 			if r.FileCount == 0 {
-				tell("%d rows read", r.RowCount)
+				shown.tell(step{phase: "rows read", done: r.RowCount})
 				return
 			}
-			tell("%d files, %s; %s copied", r.FileCount, bytesOf(r.Bytes), bytesOf(r.CopiedBytes))
+			shown.tell(step{
+				phase: "copied", text: fmt.Sprintf("%s, %s, copied", quantity(r.FileCount, "file"), bytesOf(r.Bytes)),
+				done: r.CopiedBytes, unit: bytesOf,
+			})
 		},
 	})
 	damaged, ok := errors.AsType[*backup.StoreDamagedError](err)
 	if err != nil && !ok {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "backup %d: %d files, %d bytes; %d files, %d bytes were new\n",
-		report.Number, report.FileCount, report.Bytes, report.CopiedCount, report.CopiedBytes); err != nil {
+	if _, err := fmt.Fprintf(out, "backup %d: %s, %s; %s, %s were new\n", report.Number,
+		quantity(report.FileCount, "file"), quantity(report.Bytes, "byte"),
+		quantity(report.CopiedCount, "file"), quantity(report.CopiedBytes, "byte")); err != nil {
 		return err
 	}
 	if ok {
@@ -183,10 +187,12 @@ type backupCheckCommand struct {
 func (c backupCheckCommand) Run(ctx context.Context, to streams) error {
 	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
 	defer printer.clear()
-	tell := progress(&lineWriter{line: printer.print})
+	shown := newProgress(&lineWriter{line: printer.print})
 	return withBackups(c.Dir, true, func(from *file.Dir) error {
 		count, bad := 0, 0
-		told := func(files, bytes int64) { tell("%d files, %s verified", files, bytesOf(bytes)) }
+		told := func(files, bytes int64) {
+			shown.tell(step{phase: "check", text: quantity(files, "file") + " verified", done: bytes, unit: bytesOf})
+		}
 		for checked, err := range backup.Check(ctx, from, told) {
 			if err != nil {
 				return err
@@ -212,7 +218,11 @@ func (c backupCheckCommand) Run(ctx context.Context, to streams) error {
 		if bad > 0 {
 			return fmt.Errorf("%d of %d backups are damaged or incomplete", bad, count)
 		}
-		return printer.print(fmt.Sprintf("%d backups are whole", count))
+		verb := "are"
+		if count == 1 {
+			verb = "is"
+		}
+		return printer.print(fmt.Sprintf("%s %s whole", quantity(count, "backup"), verb))
 	})
 }
 

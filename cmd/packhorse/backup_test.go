@@ -77,7 +77,7 @@ func TestBackup(t *testing.T) {
 		t.Fatalf("restore: %+v", got)
 	}
 	if got := packhorse(t, nil, "fsck", "--data", data); got.status != 0 ||
-		got.out != "1 repositories, 6 objects, 0 repositories damaged\n" {
+		got.out != "1 repository, 6 objects, 0 repositories damaged\n" {
 		t.Errorf("fsck of what was restored: %+v", got)
 	}
 	server = start(t, packhorsetest.Options{Dir: dir})

@@ -25,13 +25,20 @@ var errDamaged = errors.New("damage was found")
 
 // runFsck checks every repository, and prints the faults and the numbers of checked items.
 func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) error {
-	tell := progress(out)
+	shown := newProgress(out)
+	count, _, _, err := host.CountRepositories(ctx)
+	if err != nil {
+		return err
+	}
 	var repositories, objects, damaged int64
 	var unregistered struct{ count, bytes int64 }
 	found := false
 	var list []string
-	options := engine.FsckOptions{Progress: func(name string, done, known int64) {
-		tell("%d repositories, %d objects checked; %s: %d of %d", repositories, objects+done, name, done, known)
+	options := engine.FsckOptions{Progress: func(name string, done, _ int64) { // more objects turn up on the way
+		shown.tell(step{
+			phase: "check", text: fmt.Sprintf("repository %d of %d, %s", repositories+1, count, name), done: objects + done,
+			unit: func(n int64) string { return quantity(n, "object") },
+		})
 	}}
 	for checked, err := range host.Fsck(ctx, options) {
 		if err != nil {
@@ -57,18 +64,19 @@ func runFsck(ctx context.Context, host *engine.Host, _ fsckArgs, out io.Writer) 
 			return err
 		}
 		if len(list) < listMax {
-			list = append(list, fmt.Sprintf("damaged: %s: %d problems; %s\n", nameOf(&checked), checked.ProblemCount(),
-				checked.Heal()))
+			list = append(list, fmt.Sprintf("damaged: %s: %s; %s\n", nameOf(&checked),
+				quantity(checked.ProblemCount(), "problem"), checked.Heal()))
 		}
 	}
 	if _, err := fmt.Fprintf(
-		out, "%d repositories, %d objects, %d repositories damaged\n", repositories, objects, damaged,
+		out, "%s, %s, %s damaged\n", quantity(repositories, "repository"), quantity(objects, "object"),
+		quantity(damaged, "repository"),
 	); err != nil {
 		return err
 	}
 	if unregistered.count > 0 {
-		if _, err := fmt.Fprintf(out, "%d files of %d bytes in the bucket that nothing names; gc --remove-unregistered removes them\n",
-			unregistered.count, unregistered.bytes); err != nil {
+		if _, err := fmt.Fprintf(out, "%s of %s in the bucket that nothing names; gc --remove-unregistered removes them\n",
+			quantity(unregistered.count, "file"), quantity(unregistered.bytes, "byte")); err != nil {
 			return err
 		}
 	}

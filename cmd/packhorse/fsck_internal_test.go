@@ -55,7 +55,7 @@ func TestFsckEndsWithTheDamagedRepositories(t *testing.T) {
 		t.Errorf("the last line is %q", last)
 	}
 	if total := lines[len(lines)-2]; !strings.HasPrefix(total, "2 repositories, ") ||
-		!strings.HasSuffix(total, " 1 repositories damaged") {
+		!strings.HasSuffix(total, " 1 repository damaged") {
 		t.Errorf("before it: %q", total)
 	}
 }

@@ -18,7 +18,7 @@ func TestFsck(t *testing.T) {
 	token := create(t, server, "checked")
 	commit(t, server, token, 1, 1)
 
-	const sound = "1 repositories, 3 objects, 0 repositories damaged\n"
+	const sound = "1 repository, 3 objects, 0 repositories damaged\n"
 	if got := packhorse(t, nil, "fsck", "--data", data); got.status != 0 || got.out != sound {
 		t.Errorf("through the server: %+v", got)
 	}

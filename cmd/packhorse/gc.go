@@ -50,10 +50,20 @@ var errMaintenance = errors.New("maintenance failed for some repositories")
 
 // runGC maintains every repository, and prints the results.
 func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) error {
-	tell := progress(out)
+	shown := newProgress(out)
+	count, _, _, err := host.CountRepositories(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := host.CountFiles(ctx)
+	if err != nil {
+		return err
+	}
 	var repositories, failed, rewritten, pruned int
+	name := "" // of the repository in maintenance
 	options := engine.MaintainOptions{
 		ReaderGrace: orNone(args.ReaderGrace), All: !args.Geometric,
+		Begins: func(org, repository string) { name = org + "/" + repository },
 		Waiting: func() {
 			// If this cannot be written, neither can the result, whose error is returned.
 			_, _ = fmt.Fprintln(out, "waiting for the running maintenance of the server to end")
@@ -61,11 +71,10 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 		RepackOptions: packgen.RepackOptions{
 			Workers: args.Cores, Anew: args.Anew,
 			Progress: func(phase string, done, total int64) {
-				if total > 0 {
-					tell("%d repositories done; %s: %d of %d", repositories, phase, done, total)
-				} else {
-					tell("%d repositories done; %s: %d", repositories, phase, done)
-				}
+				shown.tell(step{
+					phase: name + " " + phase, text: fmt.Sprintf("repository %d of %d, %s: %s", repositories+1, count, name, phase),
+					done: done, total: total,
+				})
 			},
 		},
 	}
@@ -87,8 +96,13 @@ func runGC(ctx context.Context, host *engine.Host, args gcArgs, out io.Writer) e
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(out, "%d repositories, %d objects rewritten, %d pruned, %d repositories failed\n", repositories,
-		rewritten, pruned, failed)
+	after, err := host.CountFiles(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s, %s rewritten, %d pruned, %s failed; %s before, %s now\n",
+		quantity(repositories, "repository"), quantity(rewritten, "object"), pruned, quantity(failed, "repository"),
+		bytesOf(before.Total()), bytesOf(after.Total()))
 	if err == nil && args.RemoveUnregistered {
 		err = removeUnregistered(ctx, host, out)
 	}
@@ -104,7 +118,7 @@ func removeUnregistered(ctx context.Context, host *engine.Host, out io.Writer) e
 	if err != nil {
 		return fmt.Errorf("--remove-unregistered: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "%d unregistered files of %d bytes removed\n", count, bytes)
+	_, err = fmt.Fprintf(out, "%s of %s removed that nothing named\n", quantity(count, "file"), quantity(bytes, "byte"))
 	return err
 }
 

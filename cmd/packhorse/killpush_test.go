@@ -117,7 +117,7 @@ func TestKilledPush(t *testing.T) {
 	registered := b.registered()
 	old := "01a209118a4a77308fc4a63ff3d30ddd.segment"
 	b.copy(registered[0], "8f/"+old)
-	if got := task("fsck"); !strings.Contains(got.out, "1 files of ") {
+	if got := task("fsck"); !strings.Contains(got.out, "1 file of ") {
 		t.Errorf("fsck does not tell of a file that nothing names: %s", got.out)
 	}
 	if got := task("gc", "--remove-unregistered"); !strings.Contains(got.out, "1 unregistered files of ") {

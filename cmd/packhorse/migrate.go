@@ -60,10 +60,9 @@ func (c migrateCommand) Run(ctx context.Context, to streams) (err error) {
 	}
 	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
 	defer printer.clear()
-	tell := progress(&lineWriter{line: printer.print})
+	shown := newProgress(&lineWriter{line: printer.print})
 	report, err := migrate.Run(ctx, source, target, migrate.Options{Progress: func(r migrate.Report) {
-		tell("%s: %d files, %s, %s copied; %d rows, %s; %d rows verified", r.Phase, r.FileCount, bytesOf(r.FileBytes),
-			bytesOf(r.CopiedBytes), r.RowCount, bytesOf(r.RowBytes), r.VerifiedCount)
+		shown.tell(migrationStep(&r))
 	}})
 	if err != nil {
 		return err
@@ -75,6 +74,21 @@ func (c migrateCommand) Run(ctx context.Context, to streams) (err error) {
 		return err
 	}
 	return c.moveOrgs(ctx, shared.Keys, orgs, to)
+}
+
+// migrationStep is how far a phase of a migration has come.
+func migrationStep(r *migrate.Report) step {
+	switch r.Phase {
+	case "files":
+		return step{
+			phase: r.Phase, text: fmt.Sprintf("%s, %s, copied", quantity(r.FileCount, "file"), bytesOf(r.FileBytes)),
+			done: r.CopiedBytes, unit: bytesOf,
+		}
+	case "rows":
+		return step{phase: r.Phase, text: quantity(r.RowCount, "row") + " copied", done: r.RowBytes, unit: bytesOf}
+	default:
+		return step{phase: r.Phase, text: "rows verified", done: r.VerifiedCount, total: r.RowCount}
+	}
 }
 
 // readOrgs reads the organizations that are to be stored, none without --orgs, and makes sure that

@@ -54,8 +54,8 @@ func (c restoreCommand) Run(ctx context.Context, to streams) (err error) {
 			report.LostCount, report.Number, c.Data,
 		)
 	}
-	return to.printf("restored backup %d into %s: %d files, %d bytes\n", report.Number, c.Data, report.FileCount,
-		report.Bytes)
+	return to.printf("restored backup %d into %s: %s, %s\n", report.Number, c.Data, quantity(report.FileCount, "file"),
+		quantity(report.Bytes, "byte"))
 }
 
 func (c restoreCommand) restore(ctx context.Context, from *file.Dir, to streams) (_ backup.Report, err error) {
@@ -70,11 +70,15 @@ func (c restoreCommand) restore(ctx context.Context, from *file.Dir, to streams)
 	}
 	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
 	defer printer.clear()
-	tell := progress(&lineWriter{line: printer.print})
+	shown := newProgress(&lineWriter{line: printer.print})
 	report, err := backup.Restore(ctx, from, backup.Target{Keys: keys, Files: files}, backup.Options{
 		Number:     c.Number,
 		Incomplete: c.Incomplete,
-		Progress:   func(r backup.Report) { tell("%d files, %s restored", r.FileCount, bytesOf(r.Bytes)) },
+		Progress: func(r backup.Report) {
+			shown.tell(step{
+				phase: "restore", text: quantity(r.FileCount, "file") + " restored", done: r.Bytes, total: r.TotalBytes, unit: bytesOf,
+			})
+		},
 	})
 	if err != nil {
 		return report, err

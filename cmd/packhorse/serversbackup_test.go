@@ -76,7 +76,7 @@ func TestToolsOfServers(t *testing.T) {
 	dead := func(flags ...string) string { return run(append([]string{"webhooks", "list"}, flags...)...) }
 	for i := range servers {
 		data := []string{"--data", options(stores, i).Dir + "/data"}
-		want(run(append([]string{"gc"}, data...)...), "1 repositories, ")
+		want(run(append([]string{"gc"}, data...)...), "1 repository, ")
 		if got := run(append([]string{"fsck"}, data...)...); !strings.HasSuffix(got, " objects, 0 repositories damaged\n") {
 			t.Errorf("fsck: %q", got)
 		}
@@ -107,7 +107,7 @@ func TestToolsOfServers(t *testing.T) {
 	alone := append([]string{"--data", t.TempDir()}, stores.flags()...)
 	want(run(append([]string{"backup", dest}, alone...)...), "backup 3: ")
 	sound := run(append([]string{"fsck"}, alone...)...)
-	want(run(append([]string{"gc"}, alone...)...), "1 repositories, ")
+	want(run(append([]string{"gc"}, alone...)...), "1 repository, ")
 	want(dead(alone...), packhorsetest.Org+" "+receiver.URL+": 0 parked, 0 transactions behind, 0 dead")
 	want(run(append([]string{"webhooks", "retry"}, alone...)...), "0 dead letters")
 	if got := run("backup", "check", dest); !strings.HasSuffix(got, "3 backups are whole\n") {

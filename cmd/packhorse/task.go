@@ -101,29 +101,6 @@ func (f taskFlags) runHere(
 	return run(ctx, s.host, args, &lineWriter{line: printer.print})
 }
 
-// progressMark begins the lines that report the progress of a task.
-const progressMark = "\r"
-
-// progress returns a function that prints how far a task has come, a few times a second at most.
-func progress(out io.Writer) func(format string, args ...any) {
-	const every = 200 * time.Millisecond
-	var mu sync.Mutex // guards next
-	var next time.Time
-	return func(format string, args ...any) {
-		mu.Lock()
-		now := time.Now()
-		due := !now.Before(next)
-		if due {
-			next = now.Add(every)
-		}
-		mu.Unlock()
-		if due {
-			// If progress cannot be written, neither can the result, whose error is returned.
-			_, _ = fmt.Fprintf(out, progressMark+format+"\n", args...)
-		}
-	}
-}
-
 // lineWriter passes on complete lines. It may be written to concurrently, a line a call.
 type lineWriter struct {
 	line func(string) error

@@ -95,7 +95,7 @@ func TestTerminal(t *testing.T) {
 	}, args...)
 	end := shown[strings.LastIndex(shown, "\x1b[J")+len("\x1b[J"):]
 	if bars < 2 || !strings.Contains(shown, "imported site, ") || !strings.HasPrefix(end, "imported site, ") ||
-		!strings.Contains(end, "1 repositories: 1 imported") {
+		!strings.Contains(end, "1 repository: 1 imported") {
 		t.Errorf("%d bars; the terminal has shown %q", bars, shown)
 	}
 	list := onTerminal(t, func(string) {}, append([]string{"repos", "list"}, apiArgs(server, server.URL)...)...)

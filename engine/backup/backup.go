@@ -132,6 +132,8 @@ type Report struct {
 	RowCount int64
 	// FileCount and Bytes are the size of the backup.
 	FileCount, Bytes int64
+	// TotalBytes is what Bytes will be at the end of a restoration; 0 while a backup is made.
+	TotalBytes int64
 	// CopiedCount and CopiedBytes count the files written; the others existed already.
 	CopiedCount, CopiedBytes int64
 	// LostCount files are not in the backup.

@@ -59,6 +59,7 @@ func each(ctx context.Context, from file.Store, options Options, do func(entry) 
 	if err = cmp.Or(err, is.Damage); err != nil {
 		return report, err
 	}
+	report.TotalBytes = is.Bytes
 	if report.LostCount = is.LostCount; is.LostCount > 0 && !options.Incomplete {
 		return report, fmt.Errorf("%w: backup %d lacks %d files that were damaged in the store", ErrIncomplete, is.Number,
 			is.LostCount)

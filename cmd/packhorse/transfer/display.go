@@ -178,8 +178,12 @@ func (s Summary) Text(count int, took time.Duration, dryRun bool) string {
 	if dryRun {
 		verb = "would be "
 	}
-	text := fmt.Sprintf("%d repositories: %d %simported, %d %supdated, %d equal, %d failed",
-		count, s.Counts[Imported], verb, s.Counts[Updated], verb, s.Counts[Equal], s.Counts[Failed])
+	noun := "repositories"
+	if count == 1 {
+		noun = "repository"
+	}
+	text := fmt.Sprintf("%d %s: %d %simported, %d %supdated, %d equal, %d failed",
+		count, noun, s.Counts[Imported], verb, s.Counts[Updated], verb, s.Counts[Equal], s.Counts[Failed])
 	if ended < count {
 		text += fmt.Sprintf(", %d not begun", count-ended)
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 )
@@ -44,7 +46,7 @@ func (x *transfer) Stream(status int, contentType string, write func(ctx context
 func (x *transfer) Failed(err error) {
 	p := problem.From(err)
 	x.countAway(&p)
-	x.fails(err)
+	x.fails(p.Code)
 	x.server.note(x, &p, err)
 }
 
@@ -60,16 +62,12 @@ func (x *transfer) countAway(p *problem.Problem) {
 func (x *transfer) Refused(err error) {
 	p := problem.From(err)
 	x.reason, x.refusedAs = err.Error(), p.Status
-	x.fails(err)
+	x.fails(p.Code)
 	x.server.note(x, &p, err)
 }
 
 // fails keeps the code of the first error of the request.
-func (x *transfer) fails(err error) {
-	if x.code == "" && x.server.audit != nil {
-		x.code = problem.Code(err)
-	}
-}
+func (x *transfer) fails(as code.Code) { x.code = cmp.Or(x.code, as) }
 
 // StreamSized implements [exchange.Response].
 func (x *transfer) StreamSized(
@@ -133,10 +131,11 @@ func (s *answerStream) WriteTo(w io.Writer) (int64, error) {
 		err = fmt.Errorf("api: an answer of %d bytes was announced with %d", x.answer.sent, x.answer.size)
 	}
 	if err != nil {
+		p := problem.From(err)
 		x.answer.err = err
-		x.fails(err)
+		x.fails(p.Code)
 		x.conn.cut.Store(true)
-		if p := problem.From(err); p.Corrupt || !x.answer.lost && x.ctx.Err() == nil {
+		if p.Corrupt || !x.answer.lost && x.ctx.Err() == nil {
 			x.countAway(&p)
 			x.server.note(x, &p, err)
 		}

@@ -12,9 +12,13 @@ import (
 
 	"packhorse/api"
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 )
+
+// internalError is the body of a 500.
+const internalError = `{"error":"internal error","code":"internal"}` + "\n"
 
 func tlsConfig() *tls.Config { return &tls.Config{Certificates: []tls.Certificate{keys().certificate}} }
 
@@ -100,28 +104,28 @@ func TestAnswers(t *testing.T) {
 		}, 200, half, int64(len(half)), false}, // nothing beyond the size is sent, and the connection ends
 		"error after an answer": {"GET", func(x exchange.Exchange, _ *auth.Grant) error {
 			x.Stream(200, "text/plain", panicking)
-			return &exchange.Error{Status: 409, Message: "no"}
-		}, 409, `{"error":"no"}` + "\n", 15, false},
+			return &exchange.Error{Status: 409, Code: code.RefExists, Message: "no"}
+		}, 409, `{"error":"no","code":"ref_exists"}` + "\n", 35, false},
 		"no answer": {
-			"GET", func(exchange.Exchange, *auth.Grant) error { return nil }, 500, `{"error":"internal error"}` + "\n",
-			27, false,
+			"GET", func(exchange.Exchange, *auth.Grant) error { return nil }, 500, internalError,
+			45, false,
 		},
 		"panic": {
 			"GET", func(exchange.Exchange, *auth.Grant) error { panic("on purpose") }, 500,
-			`{"error":"internal error"}` + "\n", 27, false,
+			internalError, 45, false,
 		},
 		// On purpose.
 		"panic with nil": {
-			"GET", func(exchange.Exchange, *auth.Grant) error { panic(nil) }, 500, `{"error":"internal error"}` + "\n",
-			27, false,
+			"GET", func(exchange.Exchange, *auth.Grant) error { panic(nil) }, 500, internalError,
+			45, false,
 		},
 		"unknown error": {
 			"GET", func(exchange.Exchange, *auth.Grant) error { return errors.New("secret") }, 500,
-			`{"error":"internal error"}` + "\n", 27, false,
+			internalError, 45, false,
 		},
 		"retriable error": {
 			"GET", func(exchange.Exchange, *auth.Grant) error { return exchange.ErrBusy }, 503,
-			`{"error":"the server is busy, try again"}` + "\n", 42, false,
+			`{"error":"the server is busy, try again","code":"busy"}` + "\n", 56, false,
 		},
 	}
 	for _, secure := range []bool{false, true} {
@@ -172,7 +176,7 @@ func TestPanicInTheDoor(t *testing.T) {
 	c := f.dial(t)
 	c.send(get("/none"))
 	if a := c.receive(http.MethodGet); a.StatusCode != http.StatusInternalServerError ||
-		a.body != `{"error":"internal error"}`+"\n" {
+		a.body != internalError {
 		t.Errorf("status %d, %q", a.StatusCode, a.body)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"packhorse/api"
 	"packhorse/api/audit"
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/contract"
 	"packhorse/api/githttp"
 	"packhorse/engine"
@@ -213,55 +214,55 @@ func TestAuditRefusals(t *testing.T) {
 		want                audit.Record
 	}{
 		"no token": {"GET " + v1 + "/branches", "", "", nil, audit.Record{
-			Action: "branches", Status: 401, Error: "auth.ErrMissing",
+			Action: "branches", Status: 401, Error: code.TokenMissing,
 		}},
 		"no token, in the other family": {"GET /api/repos/a%2Fb/branches", "", "", nil, audit.Record{
-			Action: "branches", Repository: "a/b", Status: 401, Error: "auth.ErrMissing",
+			Action: "branches", Repository: "a/b", Status: 401, Error: code.TokenMissing,
 		}},
 		"a forged token": {"GET " + v1 + "/branches", forged, "", nil, audit.Record{
-			Action: "branches", Status: 401, Error: "auth.ErrSignature", TokenHash: auth.TokenHash(forged),
+			Action: "branches", Status: 401, Error: code.TokenInvalid, TokenHash: auth.TokenHash(forged),
 		}},
 		"a password": {"GET /r.git/info/refs?service=git-upload-pack", basic, "", nil, audit.Record{
-			Action: "gitLsRefs", Repository: "r", Status: 401, Error: "auth.ErrMalformed",
+			Action: "gitLsRefs", Repository: "r", Status: 401, Error: code.TokenInvalid,
 		}},
 		"no scope": {"POST " + v1 + "/branches/create", read, branch, nil, audit.Record{
-			Action: "createBranch", Repository: "r", Status: 401, Error: "unauthorized",
+			Action: "createBranch", Repository: "r", Status: 401, Error: code.ScopeMissing,
 		}},
 		"no scope, in the other family": {"POST /api/repos/r/branches/create", read, branch, nil, audit.Record{
-			Action: "createBranch", Repository: "r", Status: 403, Error: "forbidden",
+			Action: "createBranch", Repository: "r", Status: 403, Error: code.ScopeMissing,
 		}},
 		"another repository": {"GET /api/repos/r/branches", other, "", nil, audit.Record{
-			Action: "branches", Repository: "r", Status: 403, Error: "forbidden",
+			Action: "branches", Repository: "r", Status: 403, Error: code.WrongRepository,
 		}},
 		"another repository of git": {"POST /r.git/git-receive-pack", other, "", nil, audit.Record{
-			Action: "gitPush", Repository: "r", Status: 403, Error: "forbidden",
+			Action: "gitPush", Repository: "r", Status: 403, Error: code.WrongRepository,
 		}},
 		"a policy": {"POST " + v1 + "/branches/create", "Bearer " + a.token("r", []string{"no-push"}), branch, nil, audit.Record{
-			Action: "createBranch", Repository: "r", Status: 403, Error: "refs.ErrDenied",
+			Action: "createBranch", Repository: "r", Status: 403, Error: code.PolicyDenied,
 		}},
 		"no path": {"GET /nowhere", write, "", nil, audit.Record{
-			Action: audit.Unrouted, TokenHash: auth.TokenHash(write), Status: 404, Error: "not_found",
+			Action: audit.Unrouted, TokenHash: auth.TokenHash(write), Status: 404, Error: code.EndpointNotFound,
 		}},
 		"no repository": {"GET " + v1 + "/branches", other, "", nil, audit.Record{
-			Action: "branches", Repository: "other", Status: 404, Error: "engine.ErrNotFound",
+			Action: "branches", Repository: "other", Status: 404, Error: code.RepositoryNotFound,
 		}},
 		"no method": {"DELETE /healthz", "", "", nil, audit.Record{
-			Action: audit.Unrouted, Status: 405, Error: "method_not_allowed",
+			Action: audit.Unrouted, Status: 405, Error: code.MethodNotAllowed,
 		}},
 		"a body that is too large": {"POST " + v1 + "/branches/create", write, strings.Repeat(" ", 2<<20), nil, audit.Record{
-			Action: "createBranch", Repository: "r", Status: 413, Error: "exchange.LimitError",
+			Action: "createBranch", Repository: "r", Status: 413, Error: code.BodyTooLarge,
 		}},
 		"LFS": {"POST /r.git/info/lfs/objects/batch", "", "{}", nil, audit.Record{
 			Action: "gitLFS", Repository: "r", Status: 501,
 		}},
 		"a store that is away": {"POST " + v1 + "/branches/create", write, branch, nil, audit.Record{
-			Action: "createBranch", Repository: "r", Status: 503, Error: "kv.ErrUnavailable",
+			Action: "createBranch", Repository: "r", Status: 503, Error: code.Unavailable,
 		}},
 		"secrets everywhere": {
 			"GET " + v1 + "/branches?token=" + strings.TrimPrefix(write, "Bearer ") + "&ref=hunter2", "", "",
 			map[string]string{"X-Token": write, "Idempotency-Key": "hunter2"},
 			audit.Record{
-				Action: "branches", Status: 401, Error: "auth.ErrMissing",
+				Action: "branches", Status: 401, Error: code.TokenMissing,
 			},
 		},
 	} {
@@ -276,7 +277,7 @@ func TestAuditRefusals(t *testing.T) {
 			want.Organization, want.Subject, want.KeyID = "acme", "ci", "k"
 			want.TokenHash = auth.TokenHash(test.token)
 		}
-		anonymous := test.token == "" || strings.HasPrefix(got.Error, "auth.") || want.Action == audit.Unrouted
+		anonymous := test.token == "" || strings.HasPrefix(string(got.Error), "token_") || want.Action == audit.Unrouted
 		if (got.Subject == "") != anonymous {
 			t.Errorf("%s: the subject is %q", name, got.Subject)
 		}
@@ -309,7 +310,7 @@ func TestAuditMalformed(t *testing.T) {
 	c := a.dial(t)
 	c.send("GET /\\..\n\n")
 	c.receive(http.MethodGet)
-	if r := a.take(t, 1)[0]; r.Action != audit.Unrouted || r.Status != 400 || r.Error != "bad_request" {
+	if r := a.take(t, 1)[0]; r.Action != audit.Unrouted || r.Status != 400 || r.Error != code.MalformedHTTP {
 		t.Errorf("got %+v", r)
 	}
 }

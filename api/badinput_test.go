@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"packhorse/api/code"
 	"packhorse/api/contract"
 	"packhorse/api/openapi"
 )
@@ -50,6 +51,7 @@ func TestBadInput(t *testing.T) {
 				}
 				spoiled++
 				got := w.do(call{route, repo, text + "\n" + chunks}, nil)
+				codeOf(t, route, got.status, string(got.body))
 				named := strings.Contains(string(got.body), name[strings.LastIndexByte(name, '.')+1:])
 				if how == "1 MiB" {
 					named = true // the value that cannot be is shown instead, shortened
@@ -99,6 +101,9 @@ func TestBadParameters(t *testing.T) {
 				got := w.do(call{o.Method + " " + path + "?" + name + "=%C3%A9" + query, repo, body}, nil)
 				if got.status != http.StatusBadRequest || !strings.Contains(string(got.body), name) {
 					t.Errorf("%s %s, %s: status %d: %s", o.Method, path, name, got.status, got.body)
+				}
+				if as := codeOf(t, path, got.status, string(got.body)); as != code.InvalidRequest {
+					t.Errorf("%s %s, %s: code %s", o.Method, path, name, as)
 				}
 			}
 		}

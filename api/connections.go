@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 )
@@ -25,8 +26,8 @@ type connections struct {
 
 // Reasons to refuse a connection.
 var (
-	errConnsMax = &exchange.Error{Status: 503, Message: "too many connections"}
-	errPlaceMax = &exchange.Error{Status: 503, Message: "too many connections from this address"}
+	errConnsMax = &exchange.Error{Status: 503, Code: code.Busy, Message: "too many connections"}
+	errPlaceMax = &exchange.Error{Status: 503, Code: code.Busy, Message: "too many connections from this address"}
 )
 
 // victimsTried bounds the search for a connection to close among those without a good token: one

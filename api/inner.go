@@ -14,6 +14,7 @@ import (
 
 	"packhorse/api/audit"
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/mcp"
 	"packhorse/api/problem"
@@ -38,7 +39,7 @@ type inner struct {
 	out       capture
 	reason    string
 	refusedAs int
-	code      string         // of the error in the audit log
+	code      code.Code      // of the first error; "" for none
 	changes   *audit.Changes // nil without an audit log
 }
 
@@ -149,7 +150,7 @@ func (x *inner) tell(render Refuse, err error) {
 	setRetryAfter(x, &p)
 	_, _ = x.out.Write(x.answer.whole)
 	x.reason = err.Error()
-	x.fails(err)
+	x.fails(p.Code)
 	if x.request.ctx.Err() == nil {
 		x.request.server.note(x.request, &p, err)
 	}
@@ -175,6 +176,9 @@ func (s *Server) accountInner(x *inner, took time.Duration) {
 	}
 	if x.request.link.IsValid() {
 		attrs = append(attrs, slog.String("trace_id", x.request.link.TraceID()))
+	}
+	if x.code != "" {
+		attrs = append(attrs, slog.String("code", string(x.code)))
 	}
 	if x.reason != "" {
 		attrs = append(attrs, slog.String("error", bounded(x.reason)))
@@ -249,7 +253,7 @@ func (x *inner) say(a answer, contentType string) {
 
 // Failed implements [exchange.Response].
 func (x *inner) Failed(err error) {
-	x.fails(err)
+	x.fails(problem.From(err).Code)
 	x.request.Failed(err)
 }
 
@@ -257,16 +261,12 @@ func (x *inner) Failed(err error) {
 func (x *inner) Refused(err error) {
 	p := problem.From(err)
 	x.reason, x.refusedAs = err.Error(), p.Status
-	x.fails(err)
+	x.fails(p.Code)
 	x.request.server.note(x.request, &p, err)
 }
 
 // fails keeps the code of the first error of the call.
-func (x *inner) fails(err error) {
-	if x.code == "" && x.request.server.audit != nil {
-		x.code = problem.Code(err)
-	}
-}
+func (x *inner) fails(as code.Code) { x.code = cmp.Or(x.code, as) }
 
 // Slot implements [exchange.Resources].
 func (x *inner) Slot(ctx context.Context) (func(), error) { return x.request.Slot(ctx) }

@@ -30,16 +30,16 @@ func TestRefusalsAreLogged(t *testing.T) {
 	tests := map[string]struct{ request, want string }{
 		"/refused": {
 			"GET /refused HTTP/1.1\nHost: x\nUser-Agent: git/2.39.5\n\n",
-			`user_agent=git/2.39.5 error="missing authorization header"`,
+			`user_agent=git/2.39.5 code=token_missing error="missing authorization header"`,
 		},
-		"/absent": {get("/absent"), `error="no such path"`},
+		"/absent": {get("/absent"), `code=endpoint_not_found error="no such path"`},
 		"/post": {
 			"POST /post HTTP/1.1\nHost: x\nContent-Length: 0\nAuthorization: " + token("r", "git:read") + "\n\n",
-			`error="the token lacks the scope`,
+			`code=scope_missing error="the token lacks the scope`,
 		},
 		"/healthz": {
 			"DELETE /healthz HTTP/1.1\nHost: x\nUser-Agent: " + strings.Repeat("u", 1000) + "\n\n",
-			`user_agent=` + strings.Repeat("u", 300) + ` error="method not allowed"`,
+			`user_agent=` + strings.Repeat("u", 300) + ` code=method_not_allowed error="method not allowed"`,
 		},
 	}
 	for path, test := range tests {

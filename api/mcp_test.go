@@ -281,7 +281,7 @@ func TestMCPTools(t *testing.T) {
 		{
 			"read_files",
 			map[string]any{"paths": []string{"none", "f"}},
-			"none: 404 Not Found: {\"error\":\"path \\\"none\\\" not found\"}\npackhorse:///f=1\n2\n\n",
+			"none: 404 Not Found: {\"error\":\"path \\\"none\\\" not found\",\"code\":\"path_not_found\"}\npackhorse:///f=1\n2\n\n",
 		},
 	} {
 		if r := use(t, s, one.tool, one.arguments); r.IsError || said(r) != one.want {
@@ -456,7 +456,7 @@ func TestMCPRefusals(t *testing.T) {
 		arguments map[string]any
 		want      string
 	}{
-		"scope":            {token("r", "git:read"), "commit", change(nil), "401 Unauthorized: {\"error\":\"the token lacks the scope git:write"},
+		"scope":            {token("r", "git:read"), "commit", change(nil), "401 Unauthorized: {\"error\":\"the token lacks the scope git:write\",\"code\":\"scope_missing\""},
 		"scope of a read":  {token("r", "org:read"), "log", nil, "the token lacks the scope git:read"},
 		"scope of the org": {all, "list_repositories", nil, "the token lacks the scope org:read"},
 		"no repository":    {token("org", "git:read"), "log", nil, "the token names no repository"},

@@ -242,6 +242,9 @@ func (s *Server) account(x *transfer) {
 		attrs = append(attrs, slog.String("org", g.Org), slog.String("repo", g.Repo), slog.String("sub", g.Subject),
 			slog.String("kid", g.KeyID))
 	}
+	if x.code != "" {
+		attrs = append(attrs, slog.String("code", string(x.code)))
+	}
 	if x.reason != "" {
 		attrs = append(attrs, slog.String("error", bounded(x.reason)))
 	}

@@ -8,12 +8,18 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 )
 
 // refuse returns an error of the door with a status.
-func refuse(status int, message string) error {
-	return &exchange.Error{Status: status, Message: message}
+func refuse(status int, as code.Code, message string) error {
+	return &exchange.Error{Status: status, Code: as, Message: message}
+}
+
+// repeated returns the refusal of a header that comes more than once.
+func repeated(header string) error {
+	return refuse(http.StatusBadRequest, code.MalformedHTTP, "more than one "+header+" header")
 }
 
 // once are the headers that different readers could interpret differently if they were repeated.
@@ -23,13 +29,13 @@ var once = map[string]struct {
 	refusal error
 }{
 	"authorization":     {1 << 0, auth.ErrDuplicate},
-	"content-encoding":  {1 << 1, refuse(http.StatusBadRequest, "more than one content-encoding header")},
-	"content-length":    {framingLength, refuse(http.StatusBadRequest, "more than one content-length header")},
-	"content-type":      {1 << 3, refuse(http.StatusBadRequest, "more than one content-type header")},
-	"idempotency-key":   {1 << 4, refuse(http.StatusBadRequest, "more than one idempotency-key header")},
-	"transfer-encoding": {framingChunks, refuse(http.StatusBadRequest, "more than one transfer-encoding header")},
-	"x-min-sequence":    {1 << 6, refuse(http.StatusBadRequest, "more than one x-min-sequence header")},
-	"git-protocol":      {1 << 7, refuse(http.StatusBadRequest, "more than one git-protocol header")},
+	"content-encoding":  {1 << 1, repeated("content-encoding")},
+	"content-length":    {framingLength, repeated("content-length")},
+	"content-type":      {1 << 3, repeated("content-type")},
+	"idempotency-key":   {1 << 4, repeated("idempotency-key")},
+	"transfer-encoding": {framingChunks, repeated("transfer-encoding")},
+	"x-min-sequence":    {1 << 6, repeated("x-min-sequence")},
+	"git-protocol":      {1 << 7, repeated("git-protocol")},
 }
 
 const (
@@ -41,14 +47,15 @@ const (
 )
 
 var (
-	errVersion  = refuse(http.StatusHTTPVersionNotSupported, "HTTP/1.1 is required (behind nginx: proxy_http_version 1.1)")
-	errFraming  = refuse(http.StatusBadRequest, "both content-length and transfer-encoding")
-	errCoding   = refuse(http.StatusBadRequest, "transfer-encoding: expected chunked")
-	errBareLine = refuse(http.StatusBadRequest, "a header line ends without a carriage return")
-	errFolded   = refuse(http.StatusBadRequest, "a header goes on in a second line")
-	errPath     = refuse(http.StatusBadRequest, "malformed path")
-	errQuery    = refuse(http.StatusBadRequest, "malformed query")
-	errURL      = refuse(http.StatusRequestURITooLong, "the URL is too long")
+	errVersion = refuse(http.StatusHTTPVersionNotSupported, code.HTTPVersionUnsupported,
+		"HTTP/1.1 is required (behind nginx: proxy_http_version 1.1)")
+	errFraming  = refuse(http.StatusBadRequest, code.MalformedHTTP, "both content-length and transfer-encoding")
+	errCoding   = refuse(http.StatusBadRequest, code.MalformedHTTP, "transfer-encoding: expected chunked")
+	errBareLine = refuse(http.StatusBadRequest, code.MalformedHTTP, "a header line ends without a carriage return")
+	errFolded   = refuse(http.StatusBadRequest, code.MalformedHTTP, "a header goes on in a second line")
+	errPath     = refuse(http.StatusBadRequest, code.MalformedHTTP, "malformed path")
+	errQuery    = refuse(http.StatusBadRequest, code.MalformedHTTP, "malformed query")
+	errURL      = refuse(http.StatusRequestURITooLong, code.URLTooLong, "the URL is too long")
 )
 
 // checkHeader refuses headers that fasthttp accepts and that a proxy in front, or a reader behind,

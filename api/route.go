@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/githttp"
 	"packhorse/api/problem"
@@ -197,8 +198,8 @@ func (t *table) add(refuse Refuse, e *endpoint) error {
 }
 
 var (
-	errNoPath   = refuse(http.StatusNotFound, "no such path")
-	errNoMethod = refuse(http.StatusMethodNotAllowed, "method not allowed")
+	errNoPath   = refuse(http.StatusNotFound, code.EndpointNotFound, "no such path")
+	errNoMethod = refuse(http.StatusMethodNotAllowed, code.MethodNotAllowed, "method not allowed")
 )
 
 // find returns the endpoints of the path of x, and sets the parts of the path. Where the path names

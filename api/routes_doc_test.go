@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	"packhorse/api"
-	"packhorse/api/auth"
-	"packhorse/api/exchange"
 	"packhorse/api/rest"
 )
 
@@ -90,32 +88,6 @@ func TestDocumentSections(t *testing.T) {
 	}
 	if !slices.Equal(sections, want) {
 		t.Errorf("sections %q, want %q", sections, want)
-	}
-}
-
-// TestRefusalsDocument holds the refusals of tokens and of the door in the table of errors against
-// the statuses that they have. Package problem does the same for its own table.
-func TestRefusalsDocument(t *testing.T) {
-	t.Parallel()
-	whole, _ := document(t)
-	want := map[string]int{
-		"auth.ErrMissing": auth.ErrMissing.Status, "auth.ErrDuplicate": auth.ErrDuplicate.Status,
-		"auth.ErrRevoked":  auth.ErrRevoked.Status,
-		"exchange.ErrBusy": exchange.ErrBusy.Status, "exchange.ErrDraining": exchange.ErrDraining.Status,
-		"exchange.ErrSlowBody": exchange.ErrSlowBody.Status, "exchange.ErrLateAnswer": exchange.ErrLateAnswer.Status,
-		"exchange.ErrGone": exchange.ErrGone.Status, "exchange.ErrBadBody": exchange.ErrBadBody.Status,
-		"exchange.ErrEndedEarly": exchange.ErrEndedEarly.Status, "exchange.LimitError": (&exchange.LimitError{}).StatusCode(),
-	}
-	got := make(map[string]int)
-	for _, row := range regexp.MustCompile("(?m)^\\| (\\d+) \\| `((?:auth|exchange)\\.[^`]*)` \\|").
-		FindAllStringSubmatch(whole, -1) {
-		got[row[2]] = want[row[2]]
-		if row[1] != fmt.Sprint(want[row[2]]) {
-			t.Errorf("%s is %s on the page, and %d", row[2], row[1], want[row[2]])
-		}
-	}
-	if !maps.Equal(got, want) {
-		t.Errorf("the page has %v, want %v", got, want)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/api/rest"
@@ -84,20 +85,20 @@ func (s *Server) expect(fast *fasthttp.RequestCtx) int {
 
 // malformed answers requests that fasthttp could not parse. The connection ends with the answer.
 func (s *Server) malformed(fast *fasthttp.RequestCtx, err error) {
-	status, message := http.StatusBadRequest, "malformed request"
+	status, as, message := http.StatusBadRequest, code.MalformedHTTP, "malformed request"
 	var large *fasthttp.ErrSmallBuffer
 	var timeout net.Error
 	switch {
 	case errors.As(err, &large):
-		status, message = http.StatusRequestHeaderFieldsTooLarge, "the header is too long"
+		status, as, message = http.StatusRequestHeaderFieldsTooLarge, code.HeaderTooLarge, "the header is too long"
 	case errors.As(err, &timeout) && timeout.Timeout():
-		status, message = http.StatusRequestTimeout, "the request did not come in time"
+		status, as, message = http.StatusRequestTimeout, code.RequestTimeout, "the request did not come in time"
 	}
 	c := connOf(fast.Conn())
 	x := &transfer{server: s, fast: fast, conn: c, client: c.peer, id: s.ids.next(), started: time.Now(), refuse: s.refuse}
 	x.ctx, x.cancel = context.WithCancelCause(s.ctx)
 	s.metrics.running.Inc()
-	s.tell(x, refuse(status, message))
+	s.tell(x, refuse(status, as, message))
 	x.send()
 	x.finish()
 }
@@ -150,14 +151,14 @@ func (s *Server) allows(e *endpoint, grant *auth.Grant, query url.Values) error 
 		return nil
 	}
 	if name := grant.Unenforced; name != "" {
-		return refuse(http.StatusBadRequest, fmt.Sprintf(
+		return refuse(http.StatusBadRequest, code.InvalidPolicy, fmt.Sprintf(
 			"the token's claim %.40q states a policy that is not enforced here, so nothing may be written with it", name))
 	}
 	return s.writable()
 }
 
 var (
-	errOtherRepo = refuse(http.StatusForbidden, "the token is for another repository")
+	errOtherRepo = refuse(http.StatusForbidden, code.WrongRepository, "the token is for another repository")
 	errNoRepo    = "the token names no repository"
 )
 
@@ -191,7 +192,7 @@ func (s *Server) authorize(x *transfer) error {
 // one.
 func (e *endpoint) permits(grant *auth.Grant) error {
 	if !grant.Allows(e.Scope) {
-		return refuse(e.Denied, fmt.Sprintf("the token lacks the scope %s", e.Scope))
+		return refuse(e.Denied, code.ScopeMissing, fmt.Sprintf("the token lacks the scope %s", e.Scope))
 	}
 	if e.Org {
 		return nil
@@ -200,10 +201,10 @@ func (e *endpoint) permits(grant *auth.Grant) error {
 	case err == nil:
 		return nil
 	case e.Creates && grant.Repo != "" && grant.Repo != rest.OrgClaim:
-		return refuse(http.StatusBadRequest,
+		return refuse(http.StatusBadRequest, code.InvalidRequest,
 			fmt.Sprintf("%.200q is not a repository name: %v; %s", grant.Repo, err, refs.RepositoryNames))
 	default:
-		return refuse(e.Denied, errNoRepo)
+		return refuse(e.Denied, code.WrongRepository, errNoRepo)
 	}
 }
 
@@ -262,7 +263,7 @@ func (s *Server) tell(x *transfer, err error) {
 	}
 	setRetryAfter(x, &p)
 	x.reason = err.Error()
-	x.fails(err)
+	x.fails(p.Code)
 	s.note(x, &p, err)
 }
 

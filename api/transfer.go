@@ -12,6 +12,7 @@ import (
 
 	"packhorse/api/audit"
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/odb/fair"
 	"packhorse/odb/span"
@@ -54,7 +55,7 @@ type transfer struct {
 	// is none.
 	refusedAs int
 	action    string             // see suppose; "" for that of the operation or of the endpoint
-	code      string             // of the error in the audit log; "" for none
+	code      code.Code          // of the first error; "" for none
 	changes   *audit.Changes     // nil without an audit log
 	free      map[*held]struct{} // resources of Reserve and Slot that are not released yet
 	freeing   sync.Mutex         // guards free

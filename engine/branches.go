@@ -72,7 +72,7 @@ func (r *Repository) oneRef(ctx context.Context, full string) (refs.Ref, error) 
 	ref, err := names.Lookup(ctx, full)
 	switch {
 	case errors.Is(err, refs.ErrNotFound):
-		return ref, notFound("ref not found")
+		return ref, fail(ErrRefNotFound, "ref not found")
 	case err != nil:
 		return ref, fmt.Errorf("look up %s: %w", full, err)
 	}

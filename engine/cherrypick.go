@@ -103,7 +103,7 @@ func (p *PickRequest) check() error {
 		return invalid("empty: expected stop, drop or keep, got %.60q", string(p.Empty))
 	}
 	if _, err := p.Target.Namespace.Branch(p.Target.Name); err != nil {
-		return invalid("target_branch: %v", err)
+		return fail(ErrInvalidRefName, "target_branch: %v", err)
 	}
 	if err := checkResolutions(p.Resolutions, len(p.Commits)); err != nil {
 		return err

@@ -117,7 +117,7 @@ func (r *Repository) commits(
 	}
 	if tip != from.Commit {
 		if known, err := view.Has(ctx, tip); err != nil || !known {
-			return nil, errors.Join(err, invalid("invalid cursor %.100q", request.Cursor))
+			return nil, errors.Join(err, fail(ErrInvalidCursor, "invalid cursor %.100q", request.Cursor))
 		}
 	}
 	return r.host.page(ctx, view.Linked(), tip, skip, &request)
@@ -132,7 +132,7 @@ func commitsPosition(request *CommitsRequest, tip object.ID) (object.ID, uint64,
 	const size = object.IDSize + 8 // then the path
 	position, err := request.cursors.decode(cursorCommits, request.Cursor, size+len(request.Path))
 	if err == nil && string(position[size:]) != request.Path {
-		err = invalid("cursor %.100q belongs to another path", request.Cursor)
+		err = fail(ErrInvalidCursor, "cursor %.100q belongs to another path", request.Cursor)
 	}
 	if err != nil {
 		return tip, 0, err

@@ -216,7 +216,7 @@ func (h *Host) taken(ctx context.Context, org, name string) error {
 	if err := h.keys.WaitDurable(ctx, catalog.NameKey(org, name)); err != nil {
 		return fmt.Errorf("wait for repository %q: %w", name, err)
 	}
-	return &failure{kind: ErrExists, text: fmt.Sprintf("repository %q already exists", name)}
+	return &failure{kind: ErrRepositoryExists, text: fmt.Sprintf("repository %q already exists", name)}
 }
 
 // checkCount makes sure that the organization may have another repository. A number has been drawn:

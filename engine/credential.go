@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"packhorse/engine/credential"
@@ -15,7 +14,7 @@ import (
 func ParseCredentialID(text string) (credential.ID, error) {
 	id, ok := credential.ParseID(text)
 	if !ok {
-		return id, notFound("credential %.100q not found", text)
+		return id, fail(ErrCredentialNotFound, "credential %.100q not found", text)
 	}
 	return id, nil
 }
@@ -46,7 +45,7 @@ func (r *Repository) Credential(ctx context.Context) (credential.Login, error) {
 	}
 	row, _, err := credential.Read(ctx, r.host.keys, r.record.ID)
 	if errors.Is(err, credential.ErrNone) {
-		return credential.Login{}, notFound("repository %q has no credential", r.record.Name)
+		return credential.Login{}, fail(ErrCredentialNotFound, "repository %q has no credential", r.record.Name)
 	}
 	if err != nil {
 		return credential.Login{}, err
@@ -68,7 +67,7 @@ func (h *Host) RepositoryByID(ctx context.Context, org string, id refs.RepoID) (
 		return nil, err
 	}
 	if rec.Org != org {
-		return nil, notFound("repository %s not found", id)
+		return nil, fail(ErrRepositoryNotFound, "repository %s not found", id)
 	}
 	return h.opened(ctx, &rec, stored)
 }
@@ -78,7 +77,7 @@ func (h *Host) RepositoryByID(ctx context.Context, org string, id refs.RepoID) (
 func (h *Host) CredentialRepository(ctx context.Context, org string, id credential.ID) (*Repository, error) {
 	repo, err := h.RepositoryByID(ctx, org, id.Repo())
 	if isNotFound(err) {
-		err = notFound("credential %s not found", id)
+		err = fail(ErrCredentialNotFound, "credential %s not found", id)
 	}
 	return repo, err
 }
@@ -91,8 +90,7 @@ func (r *Repository) CreateCredential(ctx context.Context, actor Actor, l creden
 		func(ctx context.Context, tx *refs.Tx) (StoredCredential, error) {
 			_, _, err := credential.Read(ctx, r.host.keys, r.record.ID)
 			if err == nil {
-				return StoredCredential{}, &failure{kind: ErrExists, text: fmt.Sprintf("repository %q already has a credential",
-					r.record.Name)}
+				return StoredCredential{}, fail(ErrCredentialExists, "repository %q already has a credential", r.record.Name)
 			}
 			if !errors.Is(err, credential.ErrNone) {
 				return StoredCredential{}, err
@@ -156,7 +154,7 @@ func (r *Repository) DeleteCredential(ctx context.Context, actor Actor, id crede
 func (r *Repository) requireCredential(ctx context.Context, tx *refs.Tx, id credential.ID) (credential.Row, error) {
 	row, stored, err := credential.Read(ctx, r.host.keys, r.record.ID)
 	if errors.Is(err, credential.ErrNone) || err == nil && row.ID != id {
-		return row, notFound("credential %s not found", id)
+		return row, fail(ErrCredentialNotFound, "credential %s not found", id)
 	}
 	if err != nil {
 		return row, err

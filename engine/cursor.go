@@ -36,10 +36,10 @@ func (c cursors) decode(listing byte, cursor string, size int) ([]byte, error) {
 		moment, data = binary.BigEndian.Uint64(data[1:]), data[9:]
 	}
 	if err != nil || len(data) < 2 || data[0] != listing || size != 0 && len(data) != 1+size {
-		return nil, invalid("invalid cursor %.100q", cursor)
+		return nil, fail(ErrInvalidCursor, "invalid cursor %.100q", cursor)
 	}
 	if moment != c.moment {
-		return nil, invalid("cursor %.100q belongs to a listing at another moment", cursor)
+		return nil, fail(ErrInvalidCursor, "cursor %.100q belongs to a listing at another moment", cursor)
 	}
 	return data[1:], nil
 }

@@ -30,7 +30,7 @@ func (h *Host) findDeleted(
 	row, err := h.catalog.Lookup(ctx, org, name)
 	if err != nil && (!errors.Is(err, refs.ErrRepositoryNotFound) || id.IsZero()) {
 		if isAbsent := errors.Is(err, refs.ErrRepositoryNotFound); isAbsent {
-			err = notFound("no repository was called %q", name)
+			err = fail(ErrRepositoryNotFound, "no repository was called %q", name)
 		}
 		return nil, row, err
 	}
@@ -40,7 +40,7 @@ func (h *Host) findDeleted(
 	}
 	switch {
 	case id.IsZero() && !row.Deleted:
-		return refuse(&failure{kind: ErrExists, text: fmt.Sprintf(
+		return refuse(&failure{kind: ErrRepositoryExists, text: fmt.Sprintf(
 			"repository %q exists; repo_id says which deleted one of that name is meant", name)})
 	case id.IsZero():
 		id = row.ID
@@ -53,20 +53,20 @@ func (h *Host) findDeleted(
 	if err == nil {
 		found, err := decodeDeletion(&catalog.Deleted{ID: id, Deletion: d, Stored: stored})
 		if err == nil && (d.Org != org || found.record.Name != name) {
-			return refuse(notFound("no deleted repository %s was called %q", id, name))
+			return refuse(fail(ErrRepositoryNotFound, "no deleted repository %s was called %q", id, name))
 		}
 		return found, row, err
 	}
 	rec, _, err := h.readRecord(ctx, id)
 	switch {
 	case err == nil && rec.Org == org && rec.Name == name:
-		return refuse(&failure{kind: ErrExists, text: fmt.Sprintf("repository %q exists and is not deleted", name)})
+		return refuse(&failure{kind: ErrRepositoryExists, text: fmt.Sprintf("repository %q exists and is not deleted", name)})
 	case err != nil && !isNotFound(err):
 		return nil, row, err
 	case err != nil && row == catalog.Name{ID: id, Deleted: true}:
 		return refuse(&failure{kind: ErrPurged, text: fmt.Sprintf("repository %q was deleted, and purged since", name)})
 	}
-	return refuse(notFound("no deleted repository %s was called %q", id, name))
+	return refuse(fail(ErrRepositoryNotFound, "no deleted repository %s was called %q", id, name))
 }
 
 // DeletedItem is a deleted repository in a listing.

@@ -22,7 +22,7 @@ func (r *Repository) DeleteBranch(
 	if err != nil {
 		return DeletedRef{}, badName("name", err)
 	}
-	return r.deleteRef(ctx, &actor, full, notFound("branch %q not found", name))
+	return r.deleteRef(ctx, &actor, full, fail(ErrRefNotFound, "branch %q not found", name))
 }
 
 // DeleteTag deletes a tag of a namespace and returns when that is durable.
@@ -33,7 +33,7 @@ func (r *Repository) DeleteTag(ctx context.Context, actor Actor, ns refs.Namespa
 	if err != nil {
 		return DeletedRef{}, badName("name", err)
 	}
-	return r.deleteRef(ctx, &actor, full, notFound("tag %q not found", name))
+	return r.deleteRef(ctx, &actor, full, fail(ErrRefNotFound, "tag %q not found", name))
 }
 
 // deleteRef deletes the ref of a stored name. missing says that there is none.

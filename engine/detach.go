@@ -21,7 +21,7 @@ type Detached struct {
 // and adds no entry to the journal.
 //
 // The next start, or another server, completes a detachment that a crash interrupted. Errors:
-// upstream.ErrDetaching while another one runs, or when the sync state is missing;
+// upstream.ErrDetaching while another one runs; upstream.ErrNoState when the sync state is missing;
 // [ErrDetachTimeout] when the sync, here or on another server, does not end, in which case nothing
 // has changed; refs.ErrReceiptMismatch.
 func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) {
@@ -50,7 +50,7 @@ func (r *Repository) Detach(ctx context.Context, actor Actor) (Detached, error) 
 		return changed, nil
 	})
 	if errors.Is(err, upstream.ErrNoState) {
-		return Detached{}, &failure{kind: upstream.ErrDetaching, text: "the sync state of the repository is missing"}
+		return Detached{}, &failure{kind: upstream.ErrNoState, text: "the sync state of the repository is missing"}
 	}
 	if err != nil {
 		return Detached{}, err
@@ -71,7 +71,7 @@ func (r *Repository) rehearseDetach(ctx context.Context) (Detached, error) {
 	}
 	switch {
 	case errors.Is(err, upstream.ErrNoState):
-		return Detached{}, &failure{kind: upstream.ErrDetaching, text: "the sync state of the repository is missing"}
+		return Detached{}, &failure{kind: upstream.ErrNoState, text: "the sync state of the repository is missing"}
 	case errors.Is(err, upstream.ErrDetaching):
 		return Detached{}, &failure{kind: upstream.ErrDetaching, text: "the repository is being detached already"}
 	case err != nil:

@@ -62,6 +62,62 @@ var (
 	ErrCorrupt = errors.New("engine: stored data is damaged")
 )
 
+// Facts that say which item an [ErrNotFound] is about. They match it, too.
+var (
+	// ErrRepositoryNotFound says that a repository does not exist, or was deleted.
+	ErrRepositoryNotFound = fmt.Errorf("%w: repository", ErrNotFound)
+	// ErrRefNotFound says that a branch, a tag or another ref does not exist.
+	ErrRefNotFound = fmt.Errorf("%w: ref", ErrNotFound)
+	// ErrCommitNotFound says that an ID or a revision leads to no commit that may be read.
+	ErrCommitNotFound = fmt.Errorf("%w: commit", ErrNotFound)
+	// ErrObjectNotFound says that another object does not exist, or may not be read.
+	ErrObjectNotFound = fmt.Errorf("%w: object", ErrNotFound)
+	// ErrPathNotFound says that a tree has no such path.
+	ErrPathNotFound = fmt.Errorf("%w: path", ErrNotFound)
+	// ErrNoteNotFound says that a commit has no note.
+	ErrNoteNotFound = fmt.Errorf("%w: note", ErrNotFound)
+	// ErrCredentialNotFound says that there is no such stored credential.
+	ErrCredentialNotFound = fmt.Errorf("%w: credential", ErrNotFound)
+	// ErrBeforeCreation says that a moment is before the creation of the repository.
+	ErrBeforeCreation = fmt.Errorf("%w: before the creation", ErrNotFound)
+)
+
+// Facts that say which item an [ErrExists] is about. They match it, too.
+var (
+	// ErrRepositoryExists says that the name of a repository is taken.
+	ErrRepositoryExists = fmt.Errorf("%w: repository", ErrExists)
+	// ErrRefExists says that the name of a branch or a tag is taken.
+	ErrRefExists = fmt.Errorf("%w: ref", ErrExists)
+	// ErrNoteExists says that a commit has a note.
+	ErrNoteExists = fmt.Errorf("%w: note", ErrExists)
+	// ErrCredentialExists says that a repository has a stored credential.
+	ErrCredentialExists = fmt.Errorf("%w: credential", ErrExists)
+)
+
+// Facts that say more than [ErrInvalid], which they match.
+var (
+	// ErrInvalidRefName says that a name breaks git's rules, or ours.
+	ErrInvalidRefName = fmt.Errorf("%w: refname", ErrInvalid)
+	// ErrInvalidRevision says that a revision is not taken, or ambiguous.
+	ErrInvalidRevision = fmt.Errorf("%w: revision", ErrInvalid)
+	// ErrInvalidCursor says that a cursor is malformed, or of another listing.
+	ErrInvalidCursor = fmt.Errorf("%w: cursor", ErrInvalid)
+	// ErrFuture says that a moment, or a position of the journal, has not come.
+	ErrFuture = fmt.Errorf("%w: moment", ErrInvalid)
+	// ErrNotEphemeral says that a name is that of no ephemeral branch, where only one will do.
+	ErrNotEphemeral = fmt.Errorf("%w: no ephemeral branch", ErrInvalid)
+	// ErrAddress says that the address of an upstream is not allowed.
+	ErrAddress = fmt.Errorf("%w: address", ErrInvalid)
+)
+
+// Facts that say what is not as expected. They match [ErrStale], too.
+var (
+	// ErrSourceMoved says that what is to be merged has moved.
+	ErrSourceMoved = fmt.Errorf("%w: source", ErrStale)
+	// ErrResultChanged says that a merge does not come to the tree that was shown.
+	ErrResultChanged = fmt.Errorf("%w: result", ErrStale)
+)
+
 // failure is a fact with words for the client.
 type failure struct {
 	kind error
@@ -69,11 +125,11 @@ type failure struct {
 }
 
 func (f *failure) Error() string        { return f.text }
-func (f *failure) Is(target error) bool { return target == f.kind }
+func (f *failure) Is(target error) bool { return errors.Is(f.kind, target) }
 
-// NotFoundError matches [ErrNotFound] and names the missing item.
-func notFound(format string, args ...any) error {
-	return &failure{kind: ErrNotFound, text: fmt.Sprintf(format, args...)}
+// fail returns an error of a kind with words for the client.
+func fail(kind error, format string, args ...any) error {
+	return &failure{kind: kind, text: fmt.Sprintf(format, args...)}
 }
 
 // missingBranch says that a namespace has no such branch, and whether the other one has.
@@ -83,21 +139,21 @@ func missingBranch(ctx context.Context, names lookuper, ns refs.Namespace, what,
 		other, where = refs.Main, "there is one that is not ephemeral"
 	}
 	if _, err := names.Lookup(ctx, other.Full(branchPrefix+name)); err == nil {
-		return notFound("%s %q not found; %s", what, name, where)
+		return fail(ErrRefNotFound, "%s %q not found; %s", what, name, where)
 	}
-	return notFound("%s %q not found", what, name)
+	return fail(ErrRefNotFound, "%s %q not found", what, name)
 }
 
 func invalid(format string, args ...any) error {
-	return &failure{kind: ErrInvalid, text: fmt.Sprintf(format, args...)}
+	return fail(ErrInvalid, format, args...)
 }
 
 // badName says which field of a request holds a name that breaks a rule of package refs.
 func badName(field string, err error) error {
 	if broken, ok := errors.AsType[*refs.NameError](err); ok {
-		return invalid("%s: %.200q %s", field, broken.Name, broken.Reason)
+		return fail(ErrInvalidRefName, "%s: %.200q %s", field, broken.Name, broken.Reason)
 	}
-	return invalid("%s: %v", field, err)
+	return fail(ErrInvalidRefName, "%s: %v", field, err)
 }
 
 // StaleError is [ErrStale] with its evidence, which is durable when the error is returned.
@@ -128,8 +184,17 @@ func (e *StaleError) Error() string {
 	return fmt.Sprintf("branch %q is at %s, not at the expected %s", e.Branch, e.Actual, e.Expected)
 }
 
-// Is reports whether target is [ErrStale].
-func (e *StaleError) Is(target error) bool { return target == ErrStale }
+// Is reports whether target is [ErrStale], or where Of says so [ErrSourceMoved] or
+// [ErrResultChanged].
+func (e *StaleError) Is(target error) bool {
+	switch target {
+	case ErrSourceMoved:
+		return e.Of == StaleSource
+	case ErrResultChanged:
+		return e.Of == StaleResult
+	}
+	return target == ErrStale
+}
 
 // LimitError names the limit that a request exceeds. It matches [ErrTooLarge].
 type LimitError struct {

@@ -39,7 +39,7 @@ func (r *Repository) Events(ctx context.Context, request EventsRequest) (refs.Pa
 func (r *Repository) checkReached(ctx context.Context, after uint64, field string) error {
 	head, err := r.Sequence(ctx)
 	if err == nil && after > head {
-		err = invalid("%sthe journal is at %d and has not reached %d", field, head, after)
+		err = fail(ErrFuture, "%sthe journal is at %d and has not reached %d", field, head, after)
 	}
 	return err
 }

@@ -101,7 +101,7 @@ func (f *Fetch) findWants(ctx context.Context) error {
 			return fmt.Errorf("look up want %s: %w", id, err)
 		}
 		if !known {
-			return notFound("upload-pack: not our ref %s", id)
+			return fail(ErrObjectNotFound, "upload-pack: not our ref %s", id)
 		}
 		f.wants = append(f.wants, id)
 	}
@@ -112,7 +112,7 @@ func (f *Fetch) findWantedRefs(ctx context.Context) error {
 	for _, name := range f.request.WantRefs {
 		ref, err := f.lookup(ctx, name)
 		if errors.Is(err, refs.ErrNotFound) {
-			return notFound("unknown ref %s", name)
+			return fail(ErrRefNotFound, "unknown ref %s", name)
 		}
 		if err != nil {
 			return fmt.Errorf("look up want-ref %s: %w", name, err)

@@ -88,7 +88,7 @@ func pathPosition(
 	if err != nil {
 		return commit, tree, "", err
 	}
-	bad := invalid("invalid cursor %.100q", cursor)
+	bad := fail(ErrInvalidCursor, "invalid cursor %.100q", cursor)
 	if len(position) <= object.IDSize {
 		return commit, tree, "", bad
 	}
@@ -185,7 +185,7 @@ func lookupPath(ctx context.Context, view *odb.View, root object.ID, path string
 	found := File{Mode: object.ModeTree, ID: root}
 	for name := range strings.SplitSeq(path, "/") {
 		if !found.Mode.IsTree() {
-			return File{}, notFound("path %q not found", path)
+			return File{}, fail(ErrPathNotFound, "path %q not found", path)
 		}
 		data, err := view.ReadTree(ctx, found.ID)
 		if err != nil {
@@ -196,7 +196,7 @@ func lookupPath(ctx context.Context, view *odb.View, root object.ID, path string
 			return File{}, fmt.Errorf("read folder on the way to %q: %w", path, err)
 		}
 		if !ok {
-			return File{}, notFound("path %q not found", path)
+			return File{}, fail(ErrPathNotFound, "path %q not found", path)
 		}
 		found = File{Mode: mode, ID: id}
 	}

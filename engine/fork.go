@@ -194,7 +194,7 @@ func (r *Repository) take(
 	}
 	found, err := r.resolve(ctx, names, view, name)
 	if name.Kind == IDPrefix && isNotFound(err) {
-		err = notFound("ref %q not found", wanted)
+		err = fail(ErrRefNotFound, "ref %q not found", wanted)
 	}
 	if err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (r *Repository) takeAll(ctx context.Context, names *refs.Snapshot, defaultB
 		o.chosen = r.record.Chosen
 	}
 	if defaultBranch != "" && len(o.refs) > 0 && !hasDefault {
-		return nil, notFound("branch %q not found in repository %q", defaultBranch, r.record.Name)
+		return nil, fail(ErrRefNotFound, "branch %q not found in repository %q", defaultBranch, r.record.Name)
 	}
 	slices.SortFunc(o.refs, func(a, b refs.Ref) int {
 		return cmp.Or(cmp.Compare(a.Created.Sequence, b.Created.Sequence), cmp.Compare(a.Created.Index, b.Created.Index))

@@ -72,7 +72,7 @@ func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error
 		}
 		row, err := at.view.Asking().Graph(ctx, position.commit)
 		if revision.IsUnknown(err) {
-			return Grep{}, invalid("invalid cursor %.100q", request.Cursor)
+			return Grep{}, fail(ErrInvalidCursor, "invalid cursor %.100q", request.Cursor)
 		}
 		if err != nil {
 			return Grep{}, fmt.Errorf("read commit %s: %w", position.commit, err)
@@ -119,10 +119,10 @@ func (c *grepCursor) read(cursor string) error {
 		return err
 	}
 	if len(data) <= pathAt {
-		return invalid("invalid cursor %.100q", cursor)
+		return fail(ErrInvalidCursor, "invalid cursor %.100q", cursor)
 	}
 	if [8]byte(data[queryAt:lineAt]) != c.query {
-		return invalid("cursor %.100q belongs to another search", cursor)
+		return fail(ErrInvalidCursor, "cursor %.100q belongs to another search", cursor)
 	}
 	c.commit = object.ID(data[:queryAt])
 	c.at = grep.Position{Path: string(data[pathAt:]), Line: int64(binary.BigEndian.Uint64(data[lineAt:pathAt]))}

@@ -79,7 +79,7 @@ type Clash struct {
 
 func (l *LandRequest) check() error {
 	if _, err := l.Target.Namespace.Branch(l.Target.Name); err != nil {
-		return invalid("target_branch: %v", err)
+		return fail(ErrInvalidRefName, "target_branch: %v", err)
 	}
 	switch {
 	case len(l.Sources) == 0:

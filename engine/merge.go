@@ -88,11 +88,11 @@ type MergeOutcome struct {
 func (m *MergeRequest) check() error {
 	if m.Source.Kind == BranchName {
 		if _, err := m.Source.Namespace.Branch(m.Source.Text); err != nil {
-			return invalid("source_branch: %v", err)
+			return fail(ErrInvalidRefName, "source_branch: %v", err)
 		}
 	}
 	if _, err := m.Target.Namespace.Branch(m.Target.Name); err != nil {
-		return invalid("target_branch: %v", err)
+		return fail(ErrInvalidRefName, "target_branch: %v", err)
 	}
 	if m.Source.Text == m.Target.Name && m.Source.Namespace == m.Target.Namespace {
 		return invalid("source_branch and target_branch are the same branch")

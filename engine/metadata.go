@@ -101,7 +101,7 @@ func (r *Repository) metadataRevision(ctx context.Context, ns refs.Namespace, re
 	if err == nil && at.revision.Ref != "" {
 		return at, nil
 	}
-	bad := invalid("ref %q is no ephemeral branch", cmp.Or(ref, r.record.DefaultBranch))
+	bad := fail(ErrNotEphemeral, "ref %q is no ephemeral branch", cmp.Or(ref, r.record.DefaultBranch))
 	if err == nil {
 		return position{}, errors.Join(bad, at.view.Close())
 	}

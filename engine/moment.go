@@ -71,9 +71,9 @@ func (r *Repository) visibleAt(ctx context.Context, moment Moment) (*Repository,
 	}
 	switch {
 	case sequence == 0:
-		return nil, notFound("seq:0 is before the repository was created, at seq:1")
+		return nil, fail(ErrBeforeCreation, "seq:0 is before the repository was created, at seq:1")
 	case sequence > window.Head:
-		return nil, invalid("%s has not come: the journal is at seq:%d", moment, window.Head)
+		return nil, fail(ErrFuture, "%s has not come: the journal is at seq:%d", moment, window.Head)
 	case window.Below(sequence):
 		return nil, r.outside(ctx)
 	}
@@ -88,9 +88,9 @@ func (r *Repository) sequenceAt(ctx context.Context, at time.Time, window refs.W
 	now, created := r.host.now().UTC(), r.record.Created.Truncate(time.Millisecond)
 	switch {
 	case at.After(now):
-		return 0, invalid("%s has not come: it is %s", at.Format(time.RFC3339Nano), now.Format(time.RFC3339Nano))
+		return 0, fail(ErrFuture, "%s has not come: it is %s", at.Format(time.RFC3339Nano), now.Format(time.RFC3339Nano))
 	case at.Before(created):
-		return 0, notFound("%s is before the repository was created, at %s", at.Format(time.RFC3339Nano),
+		return 0, fail(ErrBeforeCreation, "%s is before the repository was created, at %s", at.Format(time.RFC3339Nano),
 			created.Format(time.RFC3339Nano))
 	case at.Before(window.Since):
 		return 0, r.outside(ctx)

@@ -97,7 +97,7 @@ func (r *Repository) Note(ctx context.Context, target NoteTarget) (Note, error) 
 	if err != nil {
 		return Note{}, err
 	}
-	missing := notFound("no note for commit %s in %s", about, target.Ref)
+	missing := fail(ErrNoteNotFound, "no note for commit %s in %s", about, target.Ref)
 	ref, err := names.Lookup(ctx, target.Namespace.Full(target.Ref))
 	if errors.Is(err, refs.ErrNotFound) {
 		return Note{}, missing
@@ -198,7 +198,7 @@ func addNote(target *NoteTarget, text string, toExisting bool) (*noteChange, err
 			return err
 		}
 		if len(blobs) > 0 && !toExisting {
-			return &failure{kind: ErrExists, text: fmt.Sprintf("commit %s already has a note in %s", about, target.Ref)}
+			return &failure{kind: ErrNoteExists, text: fmt.Sprintf("commit %s already has a note in %s", about, target.Ref)}
 		}
 		return setNote(ctx, tree, objects, about, blobs, clean)
 	}
@@ -243,7 +243,7 @@ func removeNote(target *NoteTarget) *noteChange {
 		edit: func(ctx context.Context, tree *notes.Tree, _ *odb.Quarantine, about object.ID) error {
 			found, err := tree.Remove(ctx, about)
 			if err == nil && !found {
-				err = notFound("no note for commit %s in %s", about, target.Ref)
+				err = fail(ErrNoteNotFound, "no note for commit %s in %s", about, target.Ref)
 			}
 			return err
 		},

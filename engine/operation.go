@@ -434,9 +434,9 @@ func (o *DeleteRefOperation) check(*Actor) (err error) {
 func (o *DeleteRefOperation) likely(*Repository) []string { return []string{o.full} }
 
 func (o *DeleteRefOperation) run(ctx context.Context, w *write, _ bool) (Outcome, error) {
-	missing := notFound("branch %q not found", o.Name)
+	missing := fail(ErrRefNotFound, "branch %q not found", o.Name)
 	if o.Tag {
-		missing = notFound("tag %q not found", o.Name)
+		missing = fail(ErrRefNotFound, "tag %q not found", o.Name)
 	}
 	deleted, err := w.deleteRef(ctx, o.full, o.Name, o.Expected, missing)
 	return Outcome{Deleted: &deleted}, err

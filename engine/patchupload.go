@@ -154,7 +154,7 @@ func (u *PatchUpload) parse(ctx context.Context) error {
 	case errors.Is(err, patch.ErrEmpty) && u.isBlank():
 		return &failure{kind: ErrNoChange, text: "the diff is empty"}
 	case errors.Is(err, patch.ErrEmpty):
-		return invalid("the diff holds no patch")
+		return fail(patch.ErrEmpty, "the diff holds no patch")
 	}
 	u.patch = p
 	return err

@@ -52,7 +52,7 @@ const (
 func (h *Host) lookupName(ctx context.Context, org, name string) (catalog.Name, error) {
 	row, err := h.catalog.Lookup(ctx, org, name)
 	if errors.Is(err, refs.ErrRepositoryNotFound) {
-		err = notFound("repository %q not found", name)
+		err = fail(ErrRepositoryNotFound, "repository %q not found", name)
 	}
 	return row, err
 }
@@ -62,7 +62,7 @@ func (h *Host) lookupName(ctx context.Context, org, name string) (catalog.Name, 
 func (h *Host) readRecord(ctx context.Context, id refs.RepoID) (record, []byte, error) {
 	rec, stored, err := h.catalog.Record(ctx, id)
 	if errors.Is(err, refs.ErrRepositoryNotFound) {
-		err = notFound("repository %s not found", id)
+		err = fail(ErrRepositoryNotFound, "repository %s not found", id)
 	}
 	return rec, stored, err
 }

@@ -37,13 +37,13 @@ type Repository struct {
 func (h *Host) Repository(ctx context.Context, org, name string) (*Repository, error) {
 	rec, stored, err := h.catalog.Open(ctx, org, name)
 	if errors.Is(err, refs.ErrRepositoryNotFound) {
-		err = notFound("repository %q not found", name)
+		err = fail(ErrRepositoryNotFound, "repository %q not found", name)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if rec.Name != name { // renamed in between
-		return nil, notFound("repository %q not found", name)
+		return nil, fail(ErrRepositoryNotFound, "repository %q not found", name)
 	}
 	return h.opened(ctx, &rec, stored)
 }
@@ -345,7 +345,7 @@ func (t *turn) settle(ctx context.Context, done refs.Result, err error) {
 // It returns the repository as it is there.
 func (r *Repository) guard(tx *refs.Tx, actor *Actor, stored []byte) (*Repository, error) {
 	if stored == nil {
-		return nil, notFound("repository %q not found", r.record.Name)
+		return nil, fail(ErrRepositoryNotFound, "repository %q not found", r.record.Name)
 	}
 	tx.Batch().Require(catalog.RecordKey(r.record.ID), stored)
 	now := *r
@@ -355,7 +355,7 @@ func (r *Repository) guard(tx *refs.Tx, actor *Actor, stored []byte) (*Repositor
 			return nil, err
 		}
 		if rec.Name != r.record.Name { // whoever opened it by its old name has no right to the new one
-			return nil, notFound("repository %q not found", r.record.Name)
+			return nil, fail(ErrRepositoryNotFound, "repository %q not found", r.record.Name)
 		}
 		now.stored = stored
 		now.record.follow(&rec)
@@ -383,7 +383,7 @@ func (r *Repository) recheck(ctx context.Context, actor *Actor) error {
 // gone turns the absence of a repository's refs or pool into its own.
 func (r *Repository) gone(err error) error {
 	if errors.Is(err, refs.ErrRepositoryNotFound) || errors.Is(err, odb.ErrNoPool) {
-		return notFound("repository %q not found", r.record.Name)
+		return fail(ErrRepositoryNotFound, "repository %q not found", r.record.Name)
 	}
 	return err
 }

@@ -137,7 +137,7 @@ func (s *Resolution) version(
 		var info odb.Info
 		info, err = view.Asking().Stat(ctx, s.Blob)
 		if errors.Is(err, odb.ErrNotFound) || err == nil && info.Type != object.TypeBlob {
-			err = notFound("blob_sha: there is no blob %s in this repository", s.Blob)
+			err = fail(ErrObjectNotFound, "blob_sha: there is no blob %s in this repository", s.Blob)
 		}
 		v.ID = s.Blob
 	}

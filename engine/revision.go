@@ -69,13 +69,13 @@ func (r *Repository) resolve(ctx context.Context, names lookuper, v *odb.View, n
 	switch {
 	case !ok:
 	case errors.Is(err, revision.ErrInvalid):
-		err = invalid("%s %v", n.field(), refusal)
+		err = fail(ErrInvalidRevision, "%s %v", n.field(), refusal)
 	case refusal.Base == n.Text:
 		err = missingBranch(ctx, names, n.Namespace, "ref", n.Text)
 	case refusal.Base != "":
-		err = notFound("ref %.200q: %v", n.Text, missingBranch(ctx, names, n.Namespace, "ref", refusal.Base))
+		err = fail(ErrRefNotFound, "ref %.200q: %v", n.Text, missingBranch(ctx, names, n.Namespace, "ref", refusal.Base))
 	default:
-		err = notFound("ref %v", refusal)
+		err = fail(ErrCommitNotFound, "ref %v", refusal)
 	}
 	return Revision{Name: n.Text, Ref: found.Ref, Commit: found.Commit}, err
 }
@@ -119,9 +119,10 @@ func (r *Repository) resolveID(ctx context.Context, v *odb.View, n CommitName) (
 	digits := strings.ToLower(n.Text)
 	switch {
 	case n.Kind == FullID && (len(digits) != object.HexSize || !revision.IsHex(digits)):
-		return Revision{}, invalid("%s: expected the 40 hexadecimal digits of a commit, got %.60q", n.field(), n.Text)
+		return Revision{}, fail(ErrInvalidRevision,
+			"%s: expected the 40 hexadecimal digits of a commit, got %.60q", n.field(), n.Text)
 	case !isObjectName(digits):
-		return Revision{}, invalid("%s: expected %d to %d hexadecimal digits, got %.60q", n.field(),
+		return Revision{}, fail(ErrInvalidRevision, "%s: expected %d to %d hexadecimal digits, got %.60q", n.field(),
 			revision.PrefixDigitsMin, object.HexSize, n.Text)
 	}
 	found, err := revision.Resolve(ctx, digits, noNames{}, v, nil)
@@ -129,9 +130,9 @@ func (r *Repository) resolveID(ctx context.Context, v *odb.View, n CommitName) (
 	switch {
 	case !ok:
 	case errors.Is(err, revision.ErrInvalid):
-		err = invalid("ref %v", refusal)
+		err = fail(ErrInvalidRevision, "ref %v", refusal)
 	default:
-		err = notFound("commit %s not found", digits)
+		err = fail(ErrCommitNotFound, "commit %s not found", digits)
 	}
 	return Revision{Name: n.Text, Commit: found.Commit}, err
 }

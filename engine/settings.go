@@ -82,7 +82,7 @@ func (r *Repository) moveDefault(ctx context.Context, tx *refs.Tx, name string) 
 	if errors.Is(err, refs.ErrNotFound) {
 		var others bool
 		if others, err = hasBranches(ctx, tx); others {
-			err = notFound("branch %q not found", name)
+			err = fail(ErrRefNotFound, "branch %q not found", name)
 		}
 	}
 	if err != nil {

@@ -104,7 +104,7 @@ func (r *Repository) CreateTag(
 func requireCommit(ctx context.Context, v *odb.View, id object.ID) error {
 	info, err := v.Stat(ctx, id)
 	if errors.Is(err, odb.ErrNotFound) || err == nil && info.Type != object.TypeCommit {
-		return notFound("commit %s not found", id)
+		return fail(ErrCommitNotFound, "commit %s not found", id)
 	}
 	if err != nil {
 		return fmt.Errorf("read commit %s: %w", id, err)

@@ -456,7 +456,7 @@ func TestDetachAfterCrash(t *testing.T) {
 				n.gone()
 				return
 			}
-			if _, err := n.open().Detach(t.Context(), ada); !errors.Is(err, upstream.ErrDetaching) {
+			if _, err := n.open().Detach(t.Context(), ada); !errors.Is(err, upstream.ErrNoState) {
 				t.Errorf("error is %v", err)
 			}
 			if state, _ := n.open().Sync(); state.Phase != upstream.Failed || state.LastError == "" {

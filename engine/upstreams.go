@@ -126,7 +126,7 @@ func (h *Host) completeUpstream(org string, base *UpstreamBase) (*upstream.Origi
 	}
 	if _, err := h.upstreams.Guard.CheckURL(origin.URL()); err != nil {
 		if refused, ok := errors.AsType[*outbound.RefusedError](err); ok {
-			return nil, invalid("base_repo.upstream_host: %q is not allowed: %s", refused.Target, refused.Why)
+			return nil, fail(ErrAddress, "base_repo.upstream_host: %q is not allowed: %s", refused.Target, refused.Why)
 		}
 		return nil, err
 	}

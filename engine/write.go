@@ -117,7 +117,7 @@ func (w *write) createBranch(
 	}
 	err = w.names.Set(ctx, full, &created.Old, created.Tip, object.ZeroID)
 	if errors.Is(err, refs.ErrStale) {
-		err = &failure{kind: ErrExists, text: fmt.Sprintf("branch %q already exists", request.Branch)}
+		err = &failure{kind: ErrRefExists, text: fmt.Sprintf("branch %q already exists", request.Branch)}
 	}
 	return created, err
 }
@@ -192,7 +192,7 @@ func (w *write) renameBranch(
 	absent := object.ZeroID
 	err = w.names.Set(ctx, full, &absent, tip, object.ZeroID)
 	if errors.Is(err, refs.ErrStale) {
-		err = &failure{kind: ErrExists, text: fmt.Sprintf("branch %q already exists", to)}
+		err = &failure{kind: ErrRefExists, text: fmt.Sprintf("branch %q already exists", to)}
 	}
 	return RenamedBranch{Tip: tip}, err
 }
@@ -211,7 +211,7 @@ func (w *write) createTag(ctx context.Context, full, name string, target CommitN
 	absent := object.ZeroID
 	err = w.names.Set(ctx, full, &absent, created.Commit, object.ZeroID)
 	if errors.Is(err, refs.ErrStale) {
-		err = &failure{kind: ErrExists, text: fmt.Sprintf("tag %q already exists", name)}
+		err = &failure{kind: ErrRefExists, text: fmt.Sprintf("tag %q already exists", name)}
 	}
 	return created, err
 }

@@ -19,6 +19,7 @@ package audit
 import (
 	"time"
 
+	"packhorse/api/code"
 	"packhorse/pack/object"
 )
 
@@ -45,14 +46,14 @@ type Record struct {
 	Repository   string    `json:"repository,omitempty"`
 	Action       string    `json:"action"`
 	// Subject, KeyID and TokenHash are of a verified token; TokenHash also of one that was refused.
-	Subject   string `json:"sub,omitempty"`
-	KeyID     string `json:"key_id,omitempty"`
-	TokenHash string `json:"token_hash,omitempty"`
-	Address   string `json:"address,omitempty"` // of the client, without a port
-	UserAgent string `json:"user_agent,omitempty"`
-	Status    int    `json:"status,omitempty"`
-	Error     string `json:"error,omitempty"` // of problem.Code
-	Cut       bool   `json:"cut,omitempty"`   // the answer ended before it was whole
+	Subject   string    `json:"sub,omitempty"`
+	KeyID     string    `json:"key_id,omitempty"`
+	TokenHash string    `json:"token_hash,omitempty"`
+	Address   string    `json:"address,omitempty"` // of the client, without a port
+	UserAgent string    `json:"user_agent,omitempty"`
+	Status    int       `json:"status,omitempty"`
+	Error     code.Code `json:"error,omitempty"` // of the first error
+	Cut       bool      `json:"cut,omitempty"`   // the answer ended before it was whole
 	// ReceivedBytes and SentBytes are of the bodies.
 	ReceivedBytes int64    `json:"received_bytes"`
 	SentBytes     int64    `json:"sent_bytes"`

@@ -47,7 +47,7 @@ func (r *Record) line(sizeMax int) ([]byte, error) {
 		}
 	}
 	for _, text := range []*string{
-		&short.Organization, &short.Repository, &short.Subject, &short.KeyID, &short.UserAgent, &short.Error,
+		&short.Organization, &short.Repository, &short.Subject, &short.KeyID, &short.UserAgent,
 	} {
 		*text = shorten(*text)
 	}

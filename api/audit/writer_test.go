@@ -327,7 +327,7 @@ func TestSyslog(t *testing.T) {
 		{audit.Record{Action: "changes", Changes: changes}, 31, 469},
 		{audit.Record{
 			Action: "texts", Organization: long, Repository: long, Subject: long, KeyID: long, UserAgent: long,
-			TokenHash: strings.Repeat("a", 32), Error: "refs.ErrDenied", Changes: changes,
+			TokenHash: strings.Repeat("a", 32), Error: "policy_denied", Changes: changes,
 		}, 0, 500},
 	} {
 		w.Write(&test.record)

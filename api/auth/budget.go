@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"packhorse/api/code"
 )
 
 // The budget of an address for bad tokens. A unit is one verification with a key, so about 0.1 ms
@@ -90,6 +92,7 @@ func (b *budgets) placeLocked(address netip.Addr, now time.Time) *budget {
 // errSpent is the refusal of an address that has spent its budget.
 func errSpent(wait time.Duration) *Error {
 	return &Error{
-		Status: http.StatusTooManyRequests, code: codeSpent, Message: "too many bad tokens from this address", Retry: wait,
+		Status: http.StatusTooManyRequests, Code: code.TooManyBadTokens, Retry: wait,
+		Message: "too many bad tokens from this address", reason: reasonSpent,
 	}
 }

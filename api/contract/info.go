@@ -5,12 +5,14 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"packhorse/api/code"
 	"packhorse/api/openapi"
 )
 
 // Failure is every error.
 type Failure struct {
 	Error string `json:"error" jsonschema:"for people; it may change"`
+	Code  string `json:"code" schema:"ErrorCode" jsonschema:"for programs; it does not change"`
 }
 
 // PastFailure is the error for a moment before the history that is kept.
@@ -72,6 +74,10 @@ func Info(version string) openapi.Info {
 			"ObjectID": {
 				Type: "string", Pattern: "^[0-9a-f]{40}$", Description: "An object id; 40 zeros mean that there is no object.",
 			},
+			"ErrorCode": {
+				Type: "string", Pattern: "^[a-z]+(_[a-z]+)*$", Examples: codes(),
+				Description: "The fact that a program can act on. The examples are all codes of this version; there may be others later.",
+			},
 			"MaybeID": {
 				Type: "string", Pattern: "^([0-9a-f]{40})?$", Description: "An object id, or nothing.",
 			},
@@ -98,6 +104,16 @@ func Info(version string) openapi.Info {
 		},
 		Guard: "^([Ee]xpected|EXPECTED|[Dd]ry[-_]?[Rr]un$)",
 	}
+}
+
+// codes are the public codes of errors.
+func codes() []any {
+	all := code.All()
+	words := make([]any, 0, len(all))
+	for i := range all {
+		words = append(words, all[i].Code)
+	}
+	return words
 }
 
 // retried is an error that may pass.
@@ -136,7 +152,7 @@ Calls exist in two families. In ` + "`/api/repos/{n}/...`" + ` the path names th
 - A flag is ` + "`true`" + ` or ` + "`false`" + `.
 - ` + "`HEAD`" + ` is understood wherever ` + "`GET`" + ` is.
 - NDJSON is one JSON object a line; the schema of such a body describes a line.
-- An error is ` + "`{\"error\": \"<message>\"}`" + `, with more fields where an operation says so. Programs use the status.
+- An error is ` + "`{\"error\": \"<message>\", \"code\": \"<code>\"}`" + `, with more fields where an operation says so. Programs use the code, or the status; the message is for people.
 - A write is one transaction: visible as a whole or not at all, and on disk before the answer. ` + "`X-Repo-Sequence`" + ` of the answer is its position in the journal; a read with ` + "`X-Min-Sequence`" + ` sees it.
 - A write takes an ` + "`Idempotency-Key`" + `.
 - Programs that use a language model may call the same API as tools: ` + "`POST /mcp`" + ` is a server for the Model Context Protocol.

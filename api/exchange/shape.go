@@ -3,6 +3,8 @@ package exchange
 import (
 	"fmt"
 	"net/http"
+
+	"packhorse/api/code"
 )
 
 // Bounds of the shape of JSON. A decoder remembers each name of an object, to see a second one of
@@ -42,5 +44,7 @@ func CheckShape(data []byte) error {
 }
 
 func shapeError(format string, bound int) error {
-	return &Error{Status: http.StatusBadRequest, Message: "malformed JSON: " + fmt.Sprintf(format, bound)}
+	return &Error{
+		Status: http.StatusBadRequest, Code: code.MalformedJSON, Message: "malformed JSON: " + fmt.Sprintf(format, bound),
+	}
 }

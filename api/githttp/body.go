@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 )
 
@@ -29,7 +30,8 @@ func (s *session) body(sizeMax int64) (io.Reader, error) {
 		}
 		from = gunzip{plain}
 	default:
-		return nil, refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding %q is not understood", encoding))
+		return nil, refuse(http.StatusUnsupportedMediaType, code.UnsupportedMediaType,
+			fmt.Sprintf("Content-Encoding %q is not understood", encoding))
 	}
 	return &limitedBody{from: from, left: sizeMax, max: sizeMax}, nil
 }

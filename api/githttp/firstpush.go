@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/pack/object"
@@ -37,7 +38,7 @@ func (d *Door) creation(
 // the repository. The call takes its token from a variable of the shell, since git shows it to
 // whoever looks on.
 func missing(x exchange.Exchange, name, advice string) error {
-	return refuse(http.StatusNotFound, fmt.Sprintf("repository %q not found: %s\n"+
+	return refuse(http.StatusNotFound, code.RepositoryNotFound, fmt.Sprintf("repository %q not found: %s\n"+
 		`  curl -X POST -H "Authorization: Bearer $TOKEN" %s/api/v1/repos`, name, advice, addressOf(x)))
 }
 

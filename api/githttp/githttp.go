@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/engine"
@@ -158,16 +159,19 @@ func serviceOf(x exchange.Exchange, path exchange.GitPath) (string, error) {
 	if service == "info/refs" {
 		service = x.Query().Get("service")
 		if service != uploadPack && service != receivePack {
-			return "", refuse(http.StatusForbidden, "only git-upload-pack and git-receive-pack are served here, over smart HTTP")
+			return "", refuse(http.StatusForbidden, code.GitProtocolError,
+				"only git-upload-pack and git-receive-pack are served here, over smart HTTP")
 		}
 	} else if got, want := x.Header("Content-Type"), "application/x-"+service+"-request"; got != want {
-		return "", refuse(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type is %q, not %q", got, want))
+		return "", refuse(http.StatusUnsupportedMediaType, code.UnsupportedMediaType,
+			fmt.Sprintf("Content-Type is %q, not %q", got, want))
 	}
 	switch {
 	case path.Variant == exchange.Import && service == uploadPack:
-		return "", refuse(http.StatusForbidden, "the import remote is for pushing only")
+		return "", refuse(http.StatusForbidden, code.PushOnly, "the import remote is for pushing only")
 	case path.Variant == exchange.Past && service == receivePack:
-		return "", refuse(http.StatusForbidden, "the remote of a moment (+at."+path.Moment+") is read-only")
+		return "", refuse(http.StatusForbidden, code.ReadOnly,
+			"the remote of a moment (+at."+path.Moment+") is read-only")
 	}
 	return service, nil
 }
@@ -176,11 +180,12 @@ func serviceOf(x exchange.Exchange, path exchange.GitPath) (string, error) {
 func past(x exchange.Exchange, repo *engine.Repository, text string) (*engine.Repository, error) {
 	moment, err := engine.ParseMoment("", "seq:"+text)
 	if err != nil {
-		return nil, refuse(http.StatusNotFound, fmt.Sprintf("+at.%.40s: expected a position in the journal, as in +at.17", text))
+		return nil, refuse(http.StatusNotFound, code.EndpointNotFound,
+			fmt.Sprintf("+at.%.40s: expected a position in the journal, as in +at.17", text))
 	}
 	then, err := repo.At(x.Context(), moment)
 	if errors.Is(err, engine.ErrInvalid) { // git takes the path for a mistake
-		err = refuse(http.StatusNotFound, err.Error())
+		err = refuse(http.StatusNotFound, problem.From(err).Code, err.Error())
 	}
 	return then, err
 }
@@ -204,11 +209,11 @@ func versionOf(header, service string) int {
 }
 
 // refuse returns an error caused by the client, with an HTTP status.
-func refuse(status int, message string) error {
-	return &exchange.Error{Status: status, Message: message}
+func refuse(status int, as code.Code, message string) error {
+	return &exchange.Error{Status: status, Code: as, Message: message}
 }
 
 // malformed returns the error for a violation of the protocol.
 func malformed(format string, args ...any) error {
-	return refuse(http.StatusBadRequest, fmt.Sprintf(format, args...))
+	return refuse(http.StatusBadRequest, code.GitProtocolError, fmt.Sprintf(format, args...))
 }

@@ -27,6 +27,7 @@ import (
 	"strings"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 )
 
@@ -102,7 +103,8 @@ func (d *Door) Serve(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	if !exchange.IsMediaType(x.Header("Content-Type"), "application/json") {
 		return &exchange.Error{
-			Status: http.StatusUnsupportedMediaType, Message: "Content-Type: expected application/json",
+			Status: http.StatusUnsupportedMediaType, Code: code.UnsupportedMediaType,
+			Message: "Content-Type: expected application/json",
 		}
 	}
 	body, err := exchange.ReadBody(x, d.bodyMax)
@@ -146,6 +148,7 @@ func checkOrigin(origin, host string) error {
 	}
 	return &exchange.Error{
 		Status:  http.StatusForbidden,
+		Code:    code.OriginDenied,
 		Message: fmt.Sprintf("Origin: %.100q is not the host that the request is for", origin),
 	}
 }

@@ -6,13 +6,16 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"packhorse/api/code"
 )
 
-// statusError is a refusal with a status of its own, by packages that this one does not know: those
-// of tokens and of the door.
+// statusError is a refusal with a status and a code of its own, by packages that this one does not
+// know: those of tokens and of the door.
 type statusError interface {
 	error
 	StatusCode() int
+	ErrorCode() code.Code
 }
 
 // detailed is an error with fields for the client.
@@ -43,7 +46,7 @@ func From(err error) Problem {
 
 func from(err error) Problem {
 	if refusal, ok := errors.AsType[statusError](err); ok {
-		p := Problem{Status: refusal.StatusCode(), Message: refusal.Error()}
+		p := Problem{Status: refusal.StatusCode(), Code: refusal.ErrorCode(), Message: refusal.Error()}
 		if r, ok := refusal.(interface{ RetryAfter() time.Duration }); ok {
 			p.RetryAfter = r.RetryAfter()
 		}
@@ -54,7 +57,7 @@ func from(err error) Problem {
 			return row.problem(err, kind)
 		}
 	}
-	return Problem{Status: http.StatusInternalServerError, Message: internal}
+	return Problem{Status: http.StatusInternalServerError, Code: code.Internal, Message: internal}
 }
 
 // match returns the part of err that is of the row's kind, or nil.
@@ -69,7 +72,9 @@ func (r *row) match(err error) error {
 }
 
 func (r *row) problem(err, kind error) Problem {
-	p := Problem{Status: r.status, Message: r.message, RetryAfter: r.retry, Corrupt: r.corrupt, Away: r.away}
+	p := Problem{
+		Status: r.status, Code: r.code, Message: r.message, RetryAfter: r.retry, Corrupt: r.corrupt, Away: r.away,
+	}
 	if p.Message == "" {
 		p.Message = words(err, kind)
 	}

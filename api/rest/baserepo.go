@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/engine/commit"
@@ -127,21 +128,23 @@ func (d *Door) authorizeBase(by *engine.Actor, from *baseRepoJSON) error {
 	}
 	grant, err := d.verify(from.Auth.Token)
 	if refusal, ok := errors.AsType[*auth.Error](err); ok {
-		return &exchange.Error{Status: refusal.Status, Message: "base_repo.auth.token: " + refusal.Message}
+		return &exchange.Error{
+			Status: refusal.Status, Code: refusal.Code, Message: "base_repo.auth.token: " + refusal.Message,
+		}
 	}
 	if err != nil {
 		return err
 	}
-	forbidden := func(why string) error {
-		return &exchange.Error{Status: http.StatusForbidden, Message: "base_repo.auth.token: " + why}
+	forbidden := func(as code.Code, why string) error {
+		return &exchange.Error{Status: http.StatusForbidden, Code: as, Message: "base_repo.auth.token: " + why}
 	}
 	switch {
 	case grant.Org != by.Org || from.Owner != "" && from.Owner != by.Org:
-		return forbidden("the base must be a repository of the same organization")
+		return forbidden(code.WrongRepository, "the base must be a repository of the same organization")
 	case grant.Repo != from.Name:
-		return forbidden("the token is for another repository")
+		return forbidden(code.WrongRepository, "the token is for another repository")
 	case !grant.Allows(auth.GitRead):
-		return forbidden("the token lacks the scope git:read")
+		return forbidden(code.ScopeMissing, "the token lacks the scope git:read")
 	}
 	own := by.Recheck
 	by.Recheck = func() error { return errors.Join(own(), d.recheck(grant)) }

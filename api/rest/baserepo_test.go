@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/rest"
 	"packhorse/engine/enginetest"
 )
@@ -20,7 +21,7 @@ func newForkClient(t *testing.T) *client {
 		grant := &auth.Grant{Org: enginetest.Org, Repo: token, Scopes: auth.GitRead}
 		switch token {
 		case "expired":
-			return nil, &auth.Error{Status: http.StatusUnauthorized, Message: "invalid token: expired"}
+			return nil, &auth.Error{Status: http.StatusUnauthorized, Code: code.TokenExpired, Message: "invalid token: expired"}
 		case "writer":
 			grant.Repo, grant.Scopes = "r", auth.RepoWrite
 		case "stranger":

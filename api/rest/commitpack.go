@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/engine"
@@ -114,7 +115,10 @@ func observe(body io.Reader, remembered bool) (io.Reader, hash.Hash) {
 
 func requireNDJSON(x exchange.Exchange) error {
 	if !exchange.IsMediaType(x.Header("Content-Type"), ndjsonType) {
-		return &exchange.Error{Status: http.StatusUnsupportedMediaType, Message: "Content-Type must be " + ndjsonType}
+		return &exchange.Error{
+			Status: http.StatusUnsupportedMediaType, Code: code.UnsupportedMediaType,
+			Message: "Content-Type must be " + ndjsonType,
+		}
 	}
 	return nil
 }

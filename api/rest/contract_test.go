@@ -2,15 +2,18 @@ package rest_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"packhorse/api/code"
 	"packhorse/api/contract"
 	"packhorse/api/exchange/exchangetest"
 	"packhorse/api/openapi"
@@ -54,6 +57,22 @@ func readBody(t *testing.T, body io.Reader) (text []byte, again io.Reader) {
 	return text, again
 }
 
+// holdCode makes sure that an error has a code, which may come with its status.
+func holdCode(t *testing.T, method, target string, got *exchangetest.Answer) {
+	t.Helper()
+	if got.Status < http.StatusBadRequest || method == http.MethodHead || len(got.Body) == 0 {
+		return
+	}
+	var told struct{ Code code.Code }
+	if err := json.Unmarshal(got.Body, &told); err != nil {
+		t.Errorf("%s %s: %v: %s", method, target, err, got.Body)
+		return
+	}
+	if entry := code.Find(told.Code); entry == nil || !slices.Contains(entry.Statuses, got.Status) {
+		t.Errorf("%s %s: code %q with status %d: %s", method, target, told.Code, got.Status, got.Body)
+	}
+}
+
 // hold holds a request and its answer against the document. The operation is that of the handler,
 // and the family that of the parts of the path.
 func (c *client) hold(
@@ -69,6 +88,7 @@ func (c *client) hold(
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	holdCode(c.t, method, target, got)
 	name := runtime.FuncForPC(reflect.ValueOf(h).Pointer()).Name()
 	name, isMethod := strings.CutSuffix(name[strings.LastIndexByte(name, '.')+1:], "-fm")
 	if !isMethod {

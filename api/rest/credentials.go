@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/engine/credential"
@@ -129,7 +130,7 @@ func (d *Door) changeCredential(
 	named := x.PathValue("n")
 	if !claims(grant, repo) || named != "" && named != repo.Item().Name {
 		return nil, none, engine.Actor{}, &exchange.Error{
-			Status: http.StatusNotFound, Message: "credential " + id.String() + " not found",
+			Status: http.StatusNotFound, Code: code.CredentialNotFound, Message: "credential " + id.String() + " not found",
 		}
 	}
 	by, err := d.credentialActor(x, grant, repo, endpoint, request, signed(body, x.PathValue("id")))
@@ -157,7 +158,9 @@ func (d *Door) credentialTarget(
 		repo, err = d.host.Repository(x.Context(), grant.Org, name)
 	}
 	if err == nil && !claims(grant, repo) {
-		return nil, &exchange.Error{Status: http.StatusNotFound, Message: "the token is for another repository"}
+		return nil, &exchange.Error{
+			Status: http.StatusNotFound, Code: code.WrongRepository, Message: "the token is for another repository",
+		}
 	}
 	return repo, err
 }

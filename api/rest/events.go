@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/refs"
@@ -159,7 +160,8 @@ func (d *Door) streamJournal(x exchange.Exchange, grant *auth.Grant) error {
 	if text != "" && text != latest {
 		var err error
 		if after, err = refs.ParseJournalCursor(text); err != nil {
-			return badRequest("%s: expected the id of an event, a number from 0 on, or %q, got %.40q", name, latest, text)
+			return malformed(code.InvalidCursor,
+				"%s: expected the id of an event, a number from 0 on, or %q, got %.40q", name, latest, text)
 		}
 	}
 	repo, err := d.open(x, grant)

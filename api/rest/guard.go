@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"packhorse/api/code"
 )
 
 // A guard is a field or a parameter that keeps a write from happening: an expectation, or a dry
@@ -45,7 +47,7 @@ var guardParts = [][]byte{
 func CheckQuery(query url.Values, deletes bool) error {
 	for name := range query {
 		if isGuard(name) && (!deletes || name != dryRunName) {
-			return badRequest("parameter %.100q is not known here, and a guard is not ignored", name)
+			return malformed(code.UnknownGuard, "parameter %.100q is not known here, and a guard is not ignored", name)
 		}
 	}
 	return nil
@@ -65,10 +67,11 @@ func checkGuards(data []byte, out any) error {
 	understood := guardsOf(t)
 	slices.Sort(understood)
 	if len(understood) == 0 {
-		return badRequest("field %s is not known here, and a guard is not ignored; this call understands none",
-			fieldName(unknown))
+		return malformed(code.UnknownGuard,
+			"field %s is not known here, and a guard is not ignored; this call understands none", fieldName(unknown))
 	}
-	return badRequest("field %s is not known here, and a guard is not ignored; this call understands %q",
+	return malformed(code.UnknownGuard,
+		"field %s is not known here, and a guard is not ignored; this call understands %q",
 		fieldName(unknown), strings.Join(understood, ", "))
 }
 

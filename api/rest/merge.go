@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/engine"
@@ -167,7 +168,8 @@ func mergeSource(ref, branch *string, ephemeral bool) engine.CommitName {
 
 // mergeConflict is the refusal of branches that cannot be merged.
 func mergeConflict(outcome *engine.MergeOutcome) error {
-	return problem.With(&exchange.Error{Status: http.StatusConflict, Message: "the branches conflict"},
+	return problem.With(
+		&exchange.Error{Status: http.StatusConflict, Code: code.MergeConflict, Message: "the branches conflict"},
 		conflictFields(outcome))
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/engine"
@@ -140,7 +141,7 @@ func (d *Door) NotesRefs(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	prefix, err := engine.NotesPrefix(x.Query().Get("prefix"))
 	if err != nil {
-		return badRequest("prefix: %v", err)
+		return malformed(code.InvalidRefName, "prefix: %v", err)
 	}
 	repo, err := d.openAt(x, grant, nil)
 	if err != nil {
@@ -167,7 +168,7 @@ func (d *Door) NotesRefs(x exchange.Exchange, grant *auth.Grant) error {
 	return answer(x, http.StatusOK, list)
 }
 
-var errCustomNotes = badRequest("custom notes refs are not enabled")
+var errCustomNotes = malformed(code.NotEnabled, "custom notes refs are not enabled")
 
 // customNotes reports whether the organization has notes refs beside the default one: it has,
 // unless it switched them off.

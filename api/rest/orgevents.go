@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/refs"
 )
@@ -88,7 +89,7 @@ func (d *Door) orgCursor(x exchange.Exchange, grant *auth.Grant) (refs.FeedCurso
 	}
 	cursor, err := refs.ParseFeedCursor(text)
 	if err != nil {
-		return cursor, badRequest(
+		return cursor, malformed(code.InvalidCursor,
 			"%s: expected the cursor of an event, next_cursor of a page, or %q, got %.40q", name, latest, text)
 	}
 	return cursor, nil

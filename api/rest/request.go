@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/refs"
@@ -33,7 +34,7 @@ func readJSON(x exchange.Exchange, out any, optional bool) ([]byte, error) {
 		if optional {
 			return body, nil
 		}
-		return nil, badRequest("the body must be a JSON object")
+		return nil, malformed(code.MalformedJSON, "the body must be a JSON object")
 	}
 	return body, decodeJSON(body, out)
 }
@@ -59,9 +60,9 @@ func decodeJSON(data []byte, out any, options ...json.Options) error {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			return badRequest("field %s is given twice", fieldName(syntactic.JSONPointer))
 		}
-		return badRequest("malformed JSON at byte %d: %v", syntactic.ByteOffset, syntactic.Err)
+		return malformed(code.MalformedJSON, "malformed JSON at byte %d: %v", syntactic.ByteOffset, syntactic.Err)
 	}
-	return badRequest("malformed JSON: %v", err)
+	return malformed(code.MalformedJSON, "malformed JSON: %v", err)
 }
 
 // fieldName turns a JSON pointer into the dotted name that people use.

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/refs"
@@ -161,6 +162,7 @@ func await(x exchange.Exchange, repo *engine.Repository) (waited bool, err error
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true, &exchange.Error{
 			Status:  http.StatusServiceUnavailable,
+			Code:    code.SequenceNotReached,
 			Message: fmt.Sprintf("the repository has not reached sequence %d", sequence),
 			Retry:   time.Second,
 		}
@@ -234,6 +236,12 @@ func signed(body []byte, beside ...string) []byte {
 	return body
 }
 
+// badRequest returns a refusal of a field or a parameter, which its message names.
 func badRequest(format string, args ...any) error {
-	return &exchange.Error{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
+	return malformed(code.InvalidRequest, format, args...)
+}
+
+// malformed is badRequest with a code that says more.
+func malformed(as code.Code, format string, args ...any) error {
+	return &exchange.Error{Status: http.StatusBadRequest, Code: as, Message: fmt.Sprintf(format, args...)}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
 	"packhorse/engine"
@@ -233,9 +234,10 @@ func (d *Door) participants(
 func (d *Door) participant(
 	x exchange.Exchange, grant *auth.Grant, by *engine.Actor, name, token string, operation int,
 ) (engine.Part, error) {
-	refused := func(status int, format string, args ...any) error {
+	refused := func(status int, as code.Code, format string, args ...any) error {
 		return &exchange.Error{
-			Status: status, Message: fmt.Sprintf("operations[%d].auth.token: ", operation) + fmt.Sprintf(format, args...),
+			Status: status, Code: as,
+			Message: fmt.Sprintf("operations[%d].auth.token: ", operation) + fmt.Sprintf(format, args...),
 		}
 	}
 	own := grant
@@ -243,7 +245,7 @@ func (d *Door) participant(
 		var err error
 		own, err = d.verify(token)
 		if refusal, ok := errors.AsType[*auth.Error](err); ok {
-			return engine.Part{}, refused(refusal.Status, "%s", refusal.Message)
+			return engine.Part{}, refused(refusal.Status, refusal.Code, "%s", refusal.Message)
 		}
 		if err != nil {
 			return engine.Part{}, err
@@ -251,16 +253,17 @@ func (d *Door) participant(
 	}
 	switch {
 	case token == "" && grant.Repo != name:
-		return engine.Part{}, refused(http.StatusBadRequest, "required, since the token of the request is not for repository %q",
-			name)
+		return engine.Part{}, refused(http.StatusBadRequest, code.InvalidRequest,
+			"required, since the token of the request is not for repository %q", name)
 	case own.Org != grant.Org:
-		return engine.Part{}, refused(http.StatusForbidden, "the repository must be one of the same organization")
+		return engine.Part{}, refused(http.StatusForbidden, code.WrongRepository,
+			"the repository must be one of the same organization")
 	case own.Repo != name:
-		return engine.Part{}, refused(http.StatusForbidden, "the token is for another repository")
+		return engine.Part{}, refused(http.StatusForbidden, code.WrongRepository, "the token is for another repository")
 	case !own.Allows(auth.GitWrite):
-		return engine.Part{}, refused(http.StatusForbidden, "the token lacks the scope %s", auth.GitWrite)
+		return engine.Part{}, refused(http.StatusForbidden, code.ScopeMissing, "the token lacks the scope %s", auth.GitWrite)
 	case own.Unenforced != "":
-		return engine.Part{}, refused(http.StatusBadRequest,
+		return engine.Part{}, refused(http.StatusBadRequest, code.InvalidPolicy,
 			"its claim %.40q states a policy that is not enforced here, so nothing may be written with it", own.Unenforced)
 	}
 	repo, err := d.host.Repository(x.Context(), own.Org, name)

@@ -133,7 +133,7 @@ func TestAudit(t *testing.T) {
 		"http acme web/site gitClone 200 ",
 		fmt.Sprintf("http acme web/site gitPush 200  refs/heads/main:%.7s>%.7s@3", old, tip),
 		"http acme web/site gitFetch 200 ",
-		"http acme web/site gitPush 200 refs.ErrDenied",
+		"http acme web/site gitPush 200 policy_denied",
 		"background acme  organizationChanged 0 ",
 		fmt.Sprintf("http acme fresh gitPush 200  refs/heads/main:%s>%.7s@1", none, old),
 		"admin   gc 200 ",

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"packhorse/api/code"
 	"packhorse/api/problem"
 )
 
@@ -30,7 +31,9 @@ func answerStarting(l *net.TCPListener, config *tls.Config) *starting {
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "starting", http.StatusServiceUnavailable)
 	})
-	refusal := problem.Problem{Status: http.StatusServiceUnavailable, Message: "the server is starting"}
+	refusal := problem.Problem{
+		Status: http.StatusServiceUnavailable, Code: code.Unavailable, Message: "the server is starting",
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", problem.ContentType)
 		w.Header().Set("Retry-After", fmt.Sprint(int(startingRetry/time.Second)))

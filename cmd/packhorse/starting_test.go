@@ -50,9 +50,9 @@ func TestStarting(t *testing.T) {
 			}{
 				"/healthz":          {http.StatusOK, "ok\n"},
 				"/readyz":           {http.StatusServiceUnavailable, "starting\n"},
-				"/api/v1/repos":     {http.StatusServiceUnavailable, `{"error":"the server is starting"}` + "\n"},
-				"/r.git/info/refs":  {http.StatusServiceUnavailable, `{"error":"the server is starting"}` + "\n"},
-				"/no/such/endpoint": {http.StatusServiceUnavailable, `{"error":"the server is starting"}` + "\n"},
+				"/api/v1/repos":     {http.StatusServiceUnavailable, `{"error":"the server is starting","code":"unavailable"}` + "\n"},
+				"/r.git/info/refs":  {http.StatusServiceUnavailable, `{"error":"the server is starting","code":"unavailable"}` + "\n"},
+				"/no/such/endpoint": {http.StatusServiceUnavailable, `{"error":"the server is starting","code":"unavailable"}` + "\n"},
 			} {
 				if status, text := call(t, client, http.MethodGet, url+path, ""); status != want.status || text != want.text {
 					t.Errorf("%s while starting: %d %q, want %d %q", path, status, text, want.status, want.text)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -11,6 +12,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"packhorse/api/code"
+	"packhorse/api/problem"
 )
 
 // arguments are those of one call, by name.
@@ -54,6 +58,12 @@ func (f *field) target() string {
 type argumentError struct{ message string }
 
 func (e *argumentError) Error() string { return e.message }
+
+// answer is what the API would say about the arguments.
+func (e *argumentError) answer() *Answer {
+	p := problem.Problem{Status: http.StatusBadRequest, Code: code.InvalidRequest, Message: e.message}
+	return &Answer{Status: p.Status, Body: p.JSON()}
+}
 
 func wrongArgument(format string, args ...any) error {
 	return &argumentError{fmt.Sprintf(format, args...)}

@@ -59,7 +59,7 @@ func (d *Door) run(x exchange.Exchange, t *tool, given arguments) (*toolResult, 
 		r, err = d.runJSON(x, t, given)
 	}
 	if wrong, ok := errors.AsType[*argumentError](err); ok {
-		return &toolResult{Content: []content{textContent("%s", wrong.message)}, IsError: true}, nil
+		return refusal(wrong.answer()), nil
 	}
 	return r, err
 }

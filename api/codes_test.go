@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -95,5 +96,107 @@ func TestCodesOfRoutes(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What calls refuse has the code of its fact, the same in both families: facts that share a status
+// are told apart.
+func TestCodesOfFacts(t *testing.T) {
+	t.Parallel()
+	for _, named := range []bool{false, true} {
+		t.Run(fmt.Sprintf("named %t", named), func(t *testing.T) {
+			t.Parallel()
+			w, first := contracted(t)
+			w.named = named
+			const repo = "own/er"
+			for _, c := range []call{
+				{"POST " + v1 + "/branches/create", repo, `{"target_branch":"topic","base_ref":"main"}`},
+				{"POST " + v1 + "/commit-pack", repo, strings.Replace(commitLines("", "f", "2\n"), `"main"`, `"topic"`, 1)},
+				{"POST " + v1 + "/commit-pack", repo, commitLines("", "f", "3\n")},
+				{"POST " + v1 + "/notes", repo, `{"object_ref":"main","note":"n"}`},
+			} {
+				w.do(c, nil).done(t)
+			}
+			merge := func(strategy, more string) string {
+				return `{"source_ref":"topic","target_branch":"main","strategy":"` + strategy + `","commit_message":"m",` + more + person + `}`
+			}
+			files := func(of string) string {
+				return `{"metadata":{"target_branch":"main","commit_message":"m",` + person + `,"files":[` + of + "]}}\n"
+			}
+			patch := func(text string) string {
+				return `{"metadata":{"target_branch":"main","commit_message":"m",` + person + "}}\n" +
+					fmt.Sprintf(`{"diff_chunk":{"data":%q,"eof":true}}`, base64.StdEncoding.EncodeToString([]byte(text))) + "\n"
+			}
+			for _, test := range []struct {
+				route, body string
+				want        code.Code
+			}{
+				{"GET " + v1 + "/branch?name=none", "", code.RefNotFound},
+				{"GET " + v1 + "/tag?name=none", "", code.RefNotFound},
+				{"GET " + v1 + "/files?ref=none", "", code.RefNotFound},
+				{"GET " + v1 + "/files/metadata?ref=none&ephemeral=true", "", code.RefNotFound},
+				{"DELETE " + v1 + "/tags", `{"name":"none"}`, code.RefNotFound},
+				{"GET " + v1 + "/files?ref=main~9", "", code.CommitNotFound},
+				{"GET " + v1 + "/commit?sha=" + strings.Repeat("1", 40), "", code.CommitNotFound},
+				{"GET " + v1 + "/files?ref=main..topic", "", code.InvalidRevision},
+				{"GET " + v1 + "/file?path=none", "", code.PathNotFound},
+				{"GET " + v1 + "/blame?path=none", "", code.PathNotFound},
+				{"GET " + v1 + "/notes?object_ref=" + first, "", code.NoteNotFound},
+				{"GET " + v1 + "/branches?cursor=x", "", code.InvalidCursor},
+				{"GET " + v1 + "/commits?cursor=x", "", code.InvalidCursor},
+				{"GET /api/v1/repos?limit=0", "", code.InvalidRequest},
+				{"GET " + v1 + "/branches?at=seq:999", "", code.MomentInFuture},
+				{"GET " + v1 + "/branches?at=seq:0", "", code.BeforeCreation},
+				{"GET " + v1 + "/events?after=999", "", code.MomentInFuture},
+				{"POST /api/v1/repos", `{}`, code.RepositoryExists},
+				{"POST " + v1 + "/undelete", `{}`, code.RepositoryExists},
+				{"PATCH /api/v1/repo", `{"name":"own/taken"}`, code.RepositoryExists},
+				{"POST " + v1 + "/branches/create", `{"target_branch":"main","base_ref":"main"}`, code.RefExists},
+				{"POST " + v1 + "/branches/create", `{"target_branch":"a..b","base_ref":"main"}`, code.InvalidRefName},
+				{"POST " + v1 + "/branches/create", `{"target_branch":"main/x","base_ref":"main"}`, code.RefNameConflict},
+				{"POST " + v1 + "/branches/create", `{"target_branch":"b"`, code.MalformedJSON},
+				{"POST " + v1 + "/branches/create", `{"target_branch":7}`, code.InvalidRequest},
+				{"POST " + v1 + "/branches/create", `{"target_branch":"b","expected_sha":"x"}`, code.UnknownGuard},
+				{"DELETE " + v1 + "/branches", `{"target_branch":"main"}`, code.IsDefaultBranch},
+				{"POST " + v1 + "/notes", `{"object_ref":"main","note":"n"}`, code.NoteExists},
+				{"POST " + v1 + "/notes", `{"object_ref":"main","note":"n","action":"append","expected_ref_sha":"` + first + `"}`, code.TargetMoved},
+				{"POST " + v1 + "/commit-pack", commitLines(`"expected_target_sha":"`+first+`",`, "f", "4"), code.TargetMoved},
+				{"POST " + v1 + "/commit-pack", files(`{"path":"none","operation":"delete"}`), code.InvalidFileOperation},
+				{"POST " + v1 + "/commit-pack", files(`{"path":"f","operation":"edit","edits":[{"old":"x","new":"y"}]}`), code.EditMismatch},
+				{"POST " + v1 + "/diff-commit", patch("--- a/f\n+++ b/f\n@@ -1 +1 @@\n-9\n+8\n"), code.PatchDoesNotApply},
+				{"POST " + v1 + "/diff-commit", patch("--- a/f\n+++ b/f\n@@ -1 +1 @@\n"), code.InvalidPatch},
+				{"POST " + v1 + "/diff-commit", patch("\n"), code.EmptyPatch},
+				{"POST " + v1 + "/diff-commit", patch("no patch\n"), code.EmptyPatch},
+				{"POST " + v1 + "/merge", merge("merge", ""), code.MergeConflict},
+				{"POST " + v1 + "/merge", merge("ff_only", ""), code.NotFastForward},
+				{"POST " + v1 + "/merge", merge("merge", `"expected_target_sha":"`+first+`",`), code.TargetMoved},
+				{"POST " + v1 + "/merge", merge("merge", `"resolutions":[{"path":"f","side":"ours"},{"path":"g","side":"ours"}],`), code.NoSuchConflict},
+				{"POST " + v1 + "/cherry-pick", `{"commits":["topic"],"target_branch":"main",` + person + `}`, code.MergeConflict},
+				{"POST " + v1 + "/transactions", transaction(`{"branch":{"action":"delete","target_branch":"none"}}`), code.RefNotFound},
+				{"POST " + v1 + "/transactions", transaction(`{"branch":{"action":"create","target_branch":"topic","base_ref":"main"}}`), code.RefExists},
+				{"POST " + v1 + "/grep", `{"query":{"pattern":"("}}`, code.InvalidPattern},
+				{"POST " + v1 + "/archive", `{"archive":{"prefix":"../"}}`, code.InvalidPath},
+				{"GET " + v1 + "/blame?path=f&range=9,9", "", code.InvalidLineRange},
+				{"POST " + v1 + "/pull-upstream", `{}`, code.NoUpstream},
+				{"DELETE " + v1 + "/git-credentials", `{"id":"none"}`, code.CredentialNotFound},
+			} {
+				got := w.do(call{test.route, repo, test.body}, nil)
+				if as := codeOf(t, test.route, got.status, string(got.body)); as != test.want {
+					t.Errorf("%s %s: status %d, code %s, want %s", test.route, test.body, got.status, as, test.want)
+				}
+			}
+			for repo, want := range map[string]code.Code{"own/none": code.RepositoryNotFound, "own/er": code.PolicyDenied} {
+				got := w.do(call{"POST " + v1 + "/branches/create", repo, `{"target_branch":"b","base_ref":"main"}`}, []string{"no-push"})
+				if as := codeOf(t, repo, got.status, string(got.body)); as != want {
+					t.Errorf("%s: status %d, code %s, want %s", repo, got.status, as, want)
+				}
+			}
+			key := []string{"Idempotency-Key", "k"}
+			w.do(call{"POST " + v1 + "/tags", repo, `{"name":"v1","ref":"main"}`}, nil, key...).done(t)
+			got := w.do(call{"POST " + v1 + "/tags", repo, `{"name":"v2","ref":"main"}`}, nil, key...)
+			if as := codeOf(t, "a used key", got.status, string(got.body)); as != code.IdempotencyKeyReused {
+				t.Errorf("a used key: status %d, code %s", got.status, as)
+			}
+		})
 	}
 }

@@ -44,6 +44,9 @@ func (w *writable) hold(request *http.Request, sent string, response *http.Respo
 	if !strings.HasPrefix(path, "/api/") {
 		return
 	}
+	if response.StatusCode >= http.StatusBadRequest && len(answer) > 0 {
+		codeOf(w.t, request.Method+" "+path, response.StatusCode, string(answer))
+	}
 	if err := page.Check(&openapitest.Exchange{
 		Method: request.Method, Path: path, Query: request.URL.Query(), Header: request.Header, Body: []byte(sent),
 		Status: response.StatusCode, AnswerHeader: response.Header, Answer: answer,

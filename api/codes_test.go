@@ -113,6 +113,8 @@ func TestCodesOfFacts(t *testing.T) {
 				{"POST " + v1 + "/branches/create", repo, `{"target_branch":"topic","base_ref":"main"}`},
 				{"POST " + v1 + "/commit-pack", repo, strings.Replace(commitLines("", "f", "2\n"), `"main"`, `"topic"`, 1)},
 				{"POST " + v1 + "/commit-pack", repo, commitLines("", "f", "3\n")},
+				{"POST " + v1 + "/branches/create", repo, `{"target_branch":"same","base_ref":"main~1"}`},
+				{"POST " + v1 + "/commit-pack", repo, strings.Replace(commitLines("", "f", "3\n"), `"main"`, `"same"`, 1)},
 				{"POST " + v1 + "/notes", repo, `{"object_ref":"main","note":"n"}`},
 			} {
 				w.do(c, nil).done(t)
@@ -172,6 +174,7 @@ func TestCodesOfFacts(t *testing.T) {
 				{"POST " + v1 + "/merge", merge("merge", `"expected_target_sha":"`+first+`",`), code.TargetMoved},
 				{"POST " + v1 + "/merge", merge("merge", `"resolutions":[{"path":"f","side":"ours"},{"path":"g","side":"ours"}],`), code.NoSuchConflict},
 				{"POST " + v1 + "/cherry-pick", `{"commits":["topic"],"target_branch":"main",` + person + `}`, code.MergeConflict},
+				{"POST " + v1 + "/cherry-pick", `{"commits":["same"],"target_branch":"main",` + person + `}`, code.EmptyPick},
 				{"POST " + v1 + "/transactions", transaction(`{"branch":{"action":"delete","target_branch":"none"}}`), code.RefNotFound},
 				{"POST " + v1 + "/transactions", transaction(`{"branch":{"action":"create","target_branch":"topic","base_ref":"main"}}`), code.RefExists},
 				{"POST " + v1 + "/grep", `{"query":{"pattern":"("}}`, code.InvalidPattern},

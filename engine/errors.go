@@ -36,6 +36,8 @@ var (
 	ErrConflict = errors.New("engine: the patch does not apply")
 	// ErrNotForward says that an update of a branch is not a fast-forward.
 	ErrNotForward = errors.New("engine: not a fast-forward")
+	// ErrEmptyPick says that a commit that is to be picked would change nothing.
+	ErrEmptyPick = errors.New("engine: the commit would change nothing")
 	// ErrUnreadable says that stored objects that a merge needs are damaged or missing.
 	ErrUnreadable = errors.New("engine: stored objects cannot be read")
 	// ErrNoChange says that a requested change would change nothing.

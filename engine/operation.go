@@ -245,6 +245,11 @@ type ConflictError struct {
 	Pick  *PickOutcome
 }
 
+// Is reports whether target is [ErrEmptyPick] and e is that a commit changes nothing.
+func (e *ConflictError) Is(target error) bool {
+	return target == ErrEmptyPick && e.Pick != nil && e.Pick.Kind == PickEmpty
+}
+
 func (e *ConflictError) Error() string {
 	if e.Pick == nil {
 		return "the branches conflict"

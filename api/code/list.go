@@ -66,6 +66,7 @@ const (
 	ResultChanged        Code = "result_changed"         // a merge does not come to what was shown
 	RefsMoved            Code = "refs_moved"             // refs have moved since what is to be undone
 	MergeConflict        Code = "merge_conflict"         // a merge, a cherry-pick or a revert conflicts
+	EmptyPick            Code = "empty_pick"             // a picked commit would change nothing
 	NoSuchConflict       Code = "no_such_conflict"       // a resolution is for a path that does not conflict
 	EditMismatch         Code = "edit_mismatch"          // the text of an edit is not there that often
 	RepositoryExists     Code = "repository_exists"      // a repository of that name exists
@@ -176,6 +177,7 @@ var list = []Entry{
 	{ResultChanged, []int{409}, Reread},
 	{RefsMoved, []int{409}, Reread},
 	{MergeConflict, []int{409}, Reread},
+	{EmptyPick, []int{409}, Never},
 	{NoSuchConflict, []int{409}, Reread},
 	{EditMismatch, []int{409}, Reread},
 	{RepositoryExists, []int{409}, Never},

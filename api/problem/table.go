@@ -161,6 +161,7 @@ var table = []row{
 	},
 	{typed: typed[*upstream.FarError], status: http.StatusInternalServerError, code: code.Internal, message: internal},
 	{kind: upstream.ErrNoState, status: http.StatusConflict, code: code.SyncStateMissing},
+	{kind: engine.ErrEmptyPick, status: http.StatusConflict, code: code.EmptyPick},
 	{typed: typed[*engine.ConflictError], status: http.StatusConflict, code: code.MergeConflict},
 	{ // a diff that cannot be applied
 		kind: engine.ErrConflict, status: http.StatusBadRequest, code: code.PatchDoesNotApply,

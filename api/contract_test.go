@@ -242,7 +242,8 @@ func contracts() []clientCall {
 			`{"target_branch":"next","sources":[{"ref":"topic","message":"Land it","squash":true},{"ref":"shown"}],` + person + `}`,
 			200,
 			map[string]string{
-				"sources.0.result": "squash", "sources.1.result": "conflict", "sources.1.conflict_paths.0": "f",
+				"sources.0.result": "squash", "sources.0.code": "-", "sources.1.result": "conflict",
+				"sources.1.code": "merge_conflict", "sources.1.conflict_paths.0": "f",
 				"sources.1.clashes.0.with": "source", "sources.1.clashes.0.index": "0",
 			},
 			nil,

@@ -40,6 +40,7 @@ type Landed struct {
 	Ref           string   `json:"ref"`
 	SHA           string   `json:"sha" schema:"ObjectID" jsonschema:"the commit that it named"`
 	Result        string   `json:"result" schema:"enum=merge_commit|squash|no_op|conflict|unrelated|skipped"`
+	Code          string   `json:"code,omitempty" schema:"ErrorCode" jsonschema:"of conflict and unrelated"`
 	CommitSHA     string   `json:"commit_sha,omitempty" schema:"ObjectID" jsonschema:"of merge_commit and squash"`
 	ConflictPaths []string `json:"conflict_paths,omitempty" jsonschema:"of a conflict, sorted"`
 	Clashes       []Clash  `json:"clashes,omitempty" jsonschema:"with what it conflicts, at most 16"`
@@ -75,6 +76,7 @@ func landCalls() []call {
  "sources": [{"ref": "topic", "sha": "4ba9c00da72379b9be872bc6c14c46f1c21443c7", "result": "merge_commit",
    "commit_sha": "25a01281fc66fb88e1f29f4da2631716a2e58326"},
   {"ref": "quiet", "sha": "d4b2e1cf2f1e306e2b8b7f6d5c4b3a292817061f", "result": "conflict",
+   "code": "merge_conflict",
    "conflict_paths": ["hello.txt"],
    "clashes": [{"with": "source", "index": 0, "ref": "topic", "paths": ["hello.txt"]}]}]}`,
 			}},

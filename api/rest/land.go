@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/engine"
 	"packhorse/engine/commit"
@@ -41,6 +42,7 @@ type landedJSON struct {
 	Ref           string          `json:"ref"`
 	SHA           string          `json:"sha"`
 	Result        engine.LandKind `json:"result"`
+	Code          code.Code       `json:"code,omitempty"`
 	CommitSHA     string          `json:"commit_sha,omitempty"`
 	ConflictPaths []string        `json:"conflict_paths,omitempty"`
 	Clashes       []clashJSON     `json:"clashes,omitempty"`
@@ -89,6 +91,13 @@ func (l *landJSON) landed(index int, s *engine.Landed) landedJSON {
 	told := landedJSON{
 		Ref: l.Sources[index].Ref, SHA: s.Source.String(), Result: s.Kind, CommitSHA: shaOrNone(s.Commit),
 		ConflictPaths: s.Paths,
+	}
+	switch s.Kind { // as the merge of that source alone is refused
+	case engine.LandConflicted:
+		told.Code = code.MergeConflict
+	case engine.LandUnrelated:
+		told.Code = code.UnrelatedHistories
+	default:
 	}
 	for _, c := range s.Clashes {
 		clash := clashJSON{With: "target", Paths: c.Paths}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"packhorse/api/auth"
+	"packhorse/api/code"
 	"packhorse/api/exchange"
 )
 
@@ -109,7 +110,7 @@ func (o origins) isPreflight(x *transfer) bool {
 		x.Header("Access-Control-Request-Method") != ""
 }
 
-var errOrigin = refuse(http.StatusForbidden, "pages of this origin may not use the server (--cors-origin)")
+var errOrigin = refuse(http.StatusForbidden, code.OriginDenied, "pages of this origin may not use the server (--cors-origin)")
 
 // preflight answers a browser that asks. It looks neither at a token nor at what is stored, so that
 // the answer is the same for each path, whether there is something or not.

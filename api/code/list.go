@@ -41,7 +41,7 @@ const (
 	CommitSignatureInvalid Code = "commit_signature_invalid" // no registered key made a signature
 	ReadOnly               Code = "read_only"                // the past cannot be changed
 	PushOnly               Code = "push_only"                // the remote for imports is not read
-	OriginDenied           Code = "origin_denied"            // a page of another host sent the request
+	OriginDenied           Code = "origin_denied"            // pages of its origin may not send the request
 	TooManyRepositories    Code = "too_many_repositories"    // the organization has as many repositories as it may
 	TooManyBadTokens       Code = "too_many_bad_tokens"      // an address has sent many bad tokens
 

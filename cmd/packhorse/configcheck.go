@@ -29,7 +29,7 @@ var errReported = errors.New("the configuration is wrong")
 
 // BeforeReset keeps the parser from ending at the first value of the environment that is wrong, and
 // at the flags that are missing: Run looks for all of these.
-func (c *configCheckCommand) BeforeReset(ctx *kong.Context) error {
+func (c *configCheckCommand) BeforeReset(ctx *kong.Context) error { //nolint:unparam // kong's hooks return one
 	for _, path := range ctx.Path {
 		if path.Flag != nil && path.Flag.Name == "help" { // which shows what serve requires
 			return nil
@@ -49,7 +49,7 @@ func isConfigCheck(ctx *kong.Context) bool {
 	if ctx == nil || ctx.Selected() == nil {
 		return false
 	}
-	_, ok := ctx.Selected().Target.Addr().Interface().(*configCheckCommand)
+	_, ok := reflect.TypeAssert[*configCheckCommand](ctx.Selected().Target.Addr())
 	return ok
 }
 
@@ -156,7 +156,7 @@ func fillFlag(parsed *kong.Context, flag *kong.Flag, config *configFile) (given 
 
 // valuesIn returns the texts of a flag's value.
 func valuesIn(value reflect.Value) []string {
-	if list, ok := value.Interface().([]string); ok {
+	if list, ok := reflect.TypeAssert[[]string](value); ok {
 		return list
 	}
 	return []string{fmt.Sprint(value.Interface())}

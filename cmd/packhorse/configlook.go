@@ -54,7 +54,7 @@ func (c *configCheckCommand) look(ctx context.Context, bad map[string]bool, foun
 	if good("data") {
 		found.fail(checkRestored(c.Data))
 		if good("keys", "files") {
-			found.fail(c.sharedFlags.check(c.Data))
+			found.fail(c.check(c.Data))
 		}
 		running = c.lookAtData(ctx, good("min-free"), found)
 	}

@@ -26,8 +26,11 @@ func TestProgress(t *testing.T) {
 		{time.Second, step{phase: "one", done: 300, total: 200}, "one: 300 of 200 (100 %), 26/s"},
 		{time.Second, step{phase: "two", text: "a and b", done: 1 << 20, unit: bytesOf}, "a and b: 1.0 MiB"},
 		{2 * time.Second, step{phase: "two", text: "a and b", done: 5 << 20, unit: bytesOf}, "a and b: 5.0 MiB, 2.0 MiB/s"},
-		{time.Second, step{phase: "two", done: 5 << 20, total: 1 << 40, unit: bytesOf},
-			"two: 5.0 MiB of 1.0 TiB (0 %), 1.3 MiB/s, 9 days left"},
+		{
+			time.Second,
+			step{phase: "two", done: 5 << 20, total: 1 << 40, unit: bytesOf},
+			"two: 5.0 MiB of 1.0 TiB (0 %), 1.3 MiB/s, 9 days left",
+		},
 		{time.Second, step{phase: "two", done: 3}, "two: 3"}, // it begins anew
 		{time.Second, step{phase: "two", done: 3, total: 10}, "two: 3 of 10 (30 %)"},
 	} {

@@ -107,14 +107,16 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		}
 		config = s.certificates.config()
 	}
-	around := outside{maintenance: flags.Maintenance.settings(), signingKeys: func(org string) [][]byte {
-		config, ok := s.tokens.OrgConfig(org)
-		if !ok {
-			return nil
-		}
-		return config.SigningKeyData
-	}, quotas: s.quotas, keepHistory: s.keepHistory, scrub: engine.ScrubOptions{BytesPerSecond: int64(flags.ScrubRate)},
-		census: censusEvery}
+	around := outside{
+		maintenance: flags.Maintenance.settings(), signingKeys: func(org string) [][]byte {
+			config, ok := s.tokens.OrgConfig(org)
+			if !ok {
+				return nil
+			}
+			return config.SigningKeyData
+		}, quotas: s.quotas, keepHistory: s.keepHistory, scrub: engine.ScrubOptions{BytesPerSecond: int64(flags.ScrubRate)},
+		census: censusEvery,
+	}
 	if around.webhooks, err = s.webhooks(); err != nil {
 		return nil, err
 	}

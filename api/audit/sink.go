@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"syscall"
 )
 
 // sink is where lines go. One goroutine at a time uses it.
@@ -32,12 +34,22 @@ func openFile(path string) (*stream, error) {
 }
 
 func (s *stream) open() error {
-	f, err := os.OpenFile(s.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := OpenFile(s.path, os.O_CREATE)
 	if err != nil {
 		return err
 	}
 	s.to, s.torn = f, endsTorn(s.path)
 	return nil
+}
+
+// OpenFile opens the file of an audit log to append to, with more flags of the os package. It does
+// not wait for the reader of a FIFO: without one it fails.
+func OpenFile(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK|flags, 0o600)
+	if errors.Is(err, syscall.ENXIO) {
+		err = fmt.Errorf("%w: it is a FIFO that nobody reads", err)
+	}
+	return f, err
 }
 
 // endsTorn reports whether a file ends in a line that a killed server has not finished. It is false

@@ -14,6 +14,11 @@ import (
 	"packhorse/api/auth"
 )
 
+// auditFlags say where the audit log goes.
+type auditFlags struct {
+	Audit string `help:"Audit log, a line of JSON for each request, and for each maintenance command that finds no server: a file that is appended to, - for standard output, or syslog." placeholder:"FILE|-|syslog" is:"audit log"`
+}
+
 // openAudit opens the audit log; nil for the name "".
 func openAudit(name string, to streams, logger *slog.Logger) (*audit.Writer, error) {
 	if name == "" {
@@ -95,6 +100,26 @@ func auditTask(
 		task.record.ReceivedBytes = body.count
 		to.Write(&task.record)
 	}
+}
+
+// audited runs a task that no server runs, and writes its record.
+func (f auditFlags) audited(
+	ctx context.Context, name string, to streams, logger *slog.Logger, run func(ctx context.Context) error,
+) (err error) {
+	w, err := openAudit(f.Audit, streams{out: to.errOut}, logger) // out has the results
+	if err != nil {
+		return err
+	}
+	if w == nil {
+		return run(ctx)
+	}
+	defer func() { err = errors.Join(err, closeAudit(context.WithoutCancel(ctx), w)) }()
+	record := audit.Record{Time: time.Now(), Via: audit.Admin, Action: name, Status: http.StatusOK}
+	if err = run(ctx); err != nil {
+		record.Status, record.Error = http.StatusInternalServerError, "task_failed"
+	}
+	w.Write(&record)
+	return err
 }
 
 // taskFailed notes that a task has failed after its answer has begun.

@@ -278,3 +278,49 @@ func TestAuditStdout(t *testing.T) {
 		t.Errorf("%v, %+v in %s", err, r, server.Output())
 	}
 }
+
+// TestAuditTasks looks at the records of commands that find no server: one that ends, and one that
+// fails; and of dev.
+func TestAuditTasks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := start(t, packhorsetest.Options{Dir: dir})
+	create(t, server, "r")
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	data, log := filepath.Join(dir, "data"), filepath.Join(dir, "tasks.jsonl")
+	if got := packhorse(t, nil, "gc", "--data", data, "--audit", log); got.status != 0 || strings.Contains(got.out, "via") {
+		t.Errorf("gc: %+v", got)
+	}
+	if got := packhorse(t, nil, "backup", data+"/files", "--data", data, "--audit", log); got.status == 0 {
+		t.Errorf("a backup into the store: %+v", got)
+	}
+	if got := packhorse(t, nil, "webhooks", "retry", "--data", data, "none", "--audit", log); got.status == 0 {
+		t.Errorf("a retry of nothing: %+v", got)
+	}
+	all, torn := records(t, log)
+	if torn > 0 || len(all) != 2 || all[0].Action != "gc" || all[0].Via != audit.Admin || all[0].Status != 200 ||
+		all[1].Action != "webhooks-retry" || all[1].Status != 500 || all[1].Error == "" {
+		t.Errorf("%d torn, %+v", torn, all)
+	}
+	if got := packhorse(t, nil, "fsck", "--data", data, "--audit", "-"); !strings.Contains(got.errOut, `"action":"fsck"`) ||
+		strings.Contains(got.out, `"action"`) {
+		t.Errorf("records to standard error: %+v", got)
+	}
+}
+
+// A FIFO that nobody reads does not hold the start up.
+func TestAuditFIFO(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := packhorse(t, nil, "dev", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--audit", fifo)
+	if got.status != 2 || !strings.Contains(got.errOut, "it is a FIFO that nobody reads") ||
+		strings.Count(got.errOut, "\n") != 1 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -36,6 +36,7 @@ type devCommand struct {
 	Demo      bool   `help:"Begin with a repository that has a history to look at."`
 	TLS       bool   `help:"Serve HTTPS with a certificate authority stored in the folder." name:"tls"`
 
+	auditFlags
 	serverFlags
 }
 
@@ -185,7 +186,7 @@ func quoteShell(text string) string {
 // place returns the place of dev, with --tls with a certificate for every name by which clients may
 // reach it, and the authority's certificate.
 func (c devCommand) place(orgs string, now time.Time) (at place, ca string, err error) {
-	at = place{data: c.Data, orgs: orgs, address: c.Listen}
+	at = place{data: c.Data, orgs: orgs, address: c.Listen, audit: c.Audit}
 	hosts := []string{"localhost", "127.0.0.1", "::1", hostname()}
 	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != "" {
 		hosts = append(hosts, host)

@@ -14,8 +14,8 @@ type serveCommand struct {
 	Orgs    string `help:"Folder of organizations, with their public keys in ORG/KID.pem. Changes take effect within seconds. Required without --keys, whose database has them otherwise: see packhorse org apply." placeholder:"DIR" type:"path" is:"folder"`
 	TLSCert string `help:"Certificate chain for HTTPS, PEM." placeholder:"FILE" type:"path" is:"file"`
 	TLSKey  string `help:"Private key of the certificate, PEM." placeholder:"FILE" type:"path" is:"file"`
-	Audit   string `help:"Audit log, a line of JSON for each request: a file that is appended to, - for standard output, or syslog." placeholder:"FILE|-|syslog" is:"audit log"`
 
+	auditFlags
 	serverFlags
 }
 

@@ -53,6 +53,7 @@ type taskFlags struct {
 	Data string        `help:"Data folder." placeholder:"DIR" required:"" type:"path" is:"folder"`
 	Wait time.Duration `help:"How long to wait for a server that has the folder open but does not answer." default:"30s" min:"1ms"`
 
+	auditFlags
 	logFlags
 	storeFlags
 }
@@ -79,7 +80,10 @@ func (f taskFlags) runWith(ctx context.Context, name string, args any, around ou
 		return err
 	}
 	noServer := err
-	err = f.runHere(ctx, tasks[name], encoded, around, f.logger(to.errOut), printer)
+	logger := f.logger(to.errOut)
+	err = f.audited(ctx, name, to, logger, func(ctx context.Context) error {
+		return f.runHere(ctx, tasks[name], encoded, around, logger, printer)
+	})
 	if errors.Is(err, errInUse) {
 		return fmt.Errorf("%w that does not answer (%w): it is starting, stopping, or a maintenance command itself", err,
 			noServer)

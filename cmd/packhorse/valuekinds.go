@@ -278,7 +278,7 @@ func checkAuditLog(value string) error {
 	if value == audit.Stdout || value == audit.Syslog {
 		return nil
 	}
-	file, err := os.OpenFile(value, os.O_WRONLY|os.O_APPEND, 0)
+	file, err := audit.OpenFile(value, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return checkFolder(filepath.Dir(value))

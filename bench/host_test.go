@@ -80,6 +80,7 @@ func (s stores) close(b *testing.B) {
 type history struct {
 	tip, older object.ID // older is up to 100 commits behind the tip
 	pack       []byte
+	busiest    string // the file that most commits changed
 }
 
 func openHistory(b *testing.B) *history {
@@ -106,6 +107,8 @@ func openHistory(b *testing.B) *history {
 		tip:   id("HEAD"),
 		older: id("HEAD~100"),
 		pack:  git.Input([]byte("HEAD\n"), "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"),
+		busiest: busiest(
+			git.Git("log", "--format=", "--name-only", "HEAD"), git.Git("ls-tree", "-r", "--name-only", "HEAD")),
 	}
 }
 

@@ -136,7 +136,7 @@ func (b *blamer) begin(ctx context.Context, commit object.ID, path string) (*ori
 		return nil, &odb.NotFoundError{Object: id}
 	}
 	o := n.origin(path, mode, id)
-	b.final, err = b.text(ctx, o)
+	b.final, err = b.text(ctx, o, lines.Text{})
 	return o, err
 }
 

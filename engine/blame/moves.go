@@ -19,7 +19,7 @@ func (b *blamer) passMoves(ctx context.Context, o *origin, parents []*origin) er
 		if len(todo) == 0 {
 			break
 		}
-		before, err := b.text(ctx, parent)
+		before, err := b.text(ctx, parent, b.final)
 		if err != nil {
 			return err
 		}

@@ -94,9 +94,9 @@ const (
 	textCosts = 8
 )
 
-// text returns the lines of an origin's file. They are kept until the origin has passed on its
-// blame.
-func (b *blamer) text(ctx context.Context, o *origin) (lines.Text, error) {
+// text returns the lines of an origin's file, which is probably much like another text. They are
+// kept until the origin has passed on its blame.
+func (b *blamer) text(ctx context.Context, o *origin, near lines.Text) (lines.Text, error) {
 	if o.hasText {
 		return o.text, nil
 	}
@@ -119,7 +119,7 @@ func (b *blamer) text(ctx context.Context, o *origin) (lines.Text, error) {
 	if t != object.TypeBlob {
 		return lines.Text{}, &odb.NotFoundError{Object: o.blob}
 	}
-	o.text, o.hasText = lines.Split(data), true
+	o.text, o.hasText = lines.SplitNear(data, near), true
 	return o.text, nil
 }
 

@@ -146,11 +146,11 @@ func (b *blamer) renamed(ctx context.Context, o *origin, parent *node) (*origin,
 
 // passTo hands to a parent the lines that its file has in common with the origin's.
 func (b *blamer) passTo(ctx context.Context, o, parent *origin) error {
-	before, err := b.text(ctx, parent)
+	after, err := b.text(ctx, o, b.final)
 	if err != nil {
 		return err
 	}
-	after, err := b.text(ctx, o)
+	before, err := b.text(ctx, parent, after)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package lines
 import (
 	"bytes"
 	"context"
-	"hash/maphash"
 	"math/bits"
 
 	"packhorse/odb/fair"
@@ -13,7 +12,6 @@ import (
 // occurrences in both whole texts.
 type classes struct {
 	a, b  *side
-	seed  maphash.Seed
 	slots []int32 // number of a class + 1; open addressing
 	shift int     // of a hash, to its slot
 	all   []class
@@ -29,15 +27,15 @@ type class struct {
 func newClasses(a, b *side) *classes {
 	n := a.end - a.start + b.end - b.start
 	size := bits.Len(uint(n)) + 1 // at most half full
-	return &classes{a: a, b: b, seed: maphash.MakeSeed(), slots: make([]int32, 1<<size), shift: 64 - size}
+	return &classes{a: a, b: b, slots: make([]int32, 1<<size), shift: 32 - size}
 }
 
-// find returns the number of the class of a line, or -1, and the slot where it would go.
-func (c *classes) find(line []byte) (number, slot int, hash uint64) {
-	hash = maphash.Bytes(c.seed, line)
+// find returns the number of the class of a line of s, or -1, and the slot where it would go.
+func (c *classes) find(s *side, index int) (number, slot int, hash uint32) {
+	hash = s.hash(index)
 	for slot = int(hash >> c.shift); ; slot = (slot + 1) & (len(c.slots) - 1) {
 		number = int(c.slots[slot]) - 1
-		if number < 0 || c.all[number].hash == uint32(hash) && bytes.Equal(c.first(number), line) {
+		if number < 0 || c.all[number].hash == hash && bytes.Equal(c.first(number), s.Line(index)) {
 			return number, slot, hash
 		}
 	}
@@ -51,13 +49,13 @@ func (c *classes) first(number int) []byte {
 	return c.a.Line(index)
 }
 
-// number returns the class of a line, a new one if need be; at is the position of the line, as in
-// [class].
-func (c *classes) number(line []byte, at int) int {
-	number, slot, hash := c.find(line)
+// number returns the class of a line of s, a new one if need be; at is the position of the line, as
+// in [class].
+func (c *classes) number(s *side, index, at int) int {
+	number, slot, hash := c.find(s, index)
 	if number < 0 {
 		number = len(c.all)
-		c.all = append(c.all, class{hash: uint32(hash), line: int32(at)})
+		c.all = append(c.all, class{hash: hash, line: int32(at)})
 		c.slots[slot] = int32(number + 1)
 	}
 	return number
@@ -72,7 +70,7 @@ func (c *classes) numberAll(ctx context.Context) (classesA, classesB []int32, er
 				return nil, nil, err
 			}
 		}
-		number := c.number(c.a.Line(c.a.start+i), c.a.start+i)
+		number := c.number(c.a, c.a.start+i, c.a.start+i)
 		c.all[number].countA++
 		classesA[i] = int32(number)
 	}
@@ -82,7 +80,7 @@ func (c *classes) numberAll(ctx context.Context) (classesA, classesB []int32, er
 				return nil, nil, err
 			}
 		}
-		number := c.number(c.b.Line(c.b.start+i), ^(c.b.start + i))
+		number := c.number(c.b, c.b.start+i, ^(c.b.start + i))
 		c.all[number].countB++
 		classesB[i] = int32(number)
 	}
@@ -99,7 +97,7 @@ func (c *classes) countCommon(ctx context.Context) error {
 					return err
 				}
 			}
-			if number, _, _ := c.find(c.a.Line(i)); number >= 0 {
+			if number, _, _ := c.find(c.a, i); number >= 0 {
 				c.all[number].countA++
 				c.all[number].countB++
 			}

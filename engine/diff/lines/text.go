@@ -15,7 +15,8 @@ const SizeMax = 1023 << 20
 // zero value has no lines.
 type Text struct {
 	data    []byte
-	offsets []int32 // where each line begins, and where the last one ends; none without lines
+	offsets []int32  // where each line begins, and where the last one ends; none without lines
+	hashes  []uint32 // of the lines, by hashOf; nil if they are computed as they are needed
 }
 
 // Split divides data, at most [SizeMax] bytes, into lines. It takes four bytes a line beside data,
@@ -63,7 +64,11 @@ func (t Text) part(start, end int) Text {
 	for i := range offsets {
 		offsets[i] = t.offsets[start+i] - from
 	}
-	return Text{data: t.data[from:t.offsets[end]], offsets: offsets}
+	part := Text{data: t.data[from:t.offsets[end]], offsets: offsets}
+	if t.hashes != nil {
+		part.hashes = t.hashes[start:end]
+	}
+	return part
 }
 
 // head returns the first count lines.
@@ -71,7 +76,11 @@ func (t Text) head(count int) Text {
 	if count == 0 {
 		return Text{}
 	}
-	return Text{data: t.data[:t.offsets[count]], offsets: t.offsets[:count+1]}
+	head := Text{data: t.data[:t.offsets[count]], offsets: t.offsets[:count+1]}
+	if t.hashes != nil {
+		head.hashes = t.hashes[:count]
+	}
+	return head
 }
 
 // commonStart counts the lines that both texts begin with.

@@ -253,6 +253,90 @@ func TestSpansAreSent(t *testing.T) {
 	}
 }
 
+// has waits until the collector has spans with all of these paths of names.
+func (c *collector) has(t *testing.T, trace string, want ...string) {
+	t.Helper()
+	var got []string
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		got = c.tree(trace)
+		if !slices.ContainsFunc(want, func(path string) bool { return !slices.Contains(got, path) }) {
+			return
+		}
+	}
+	t.Errorf("trace %q: %q, want %q", trace, got, want)
+}
+
+// A sync with an upstream and a call of a tool are spans below the request that led to them, and
+// maintenance has traces of its own. What failed says so.
+func TestSpansOfBackground(t *testing.T) {
+	t.Parallel()
+	far, _ := listener(t, http.StatusNotFound)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "orgs", packhorsetest.Org, "org.yaml")
+	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, fmt.Appendf(nil, "upstreams: {gitlab: %q}\n", far), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	to := newCollector(t)
+	server := start(t, packhorsetest.Options{Dir: dir, Env: []string{"OTEL_BSP_SCHEDULE_DELAY=20"}, Flags: []string{
+		"--otlp-endpoint", to.url, "--upstream-allow", "127.0.0.1", "--log-level", "error", "--upstream-retry", "1h",
+		"--maintenance-every", "50ms", "--secret-key", write(t, "secret-key", strings.Repeat("k", 32)),
+	}})
+	to.has(t, "", "maintenance round")
+	const synced, called = "0af7651916cd43dd8448eb211c803200", "0af7651916cd43dd8448eb211c803201"
+	parent := func(trace string) string { return "00-" + trace + "-b7ad6b7169203331-01" }
+	token, err := server.Token(t.Context(), "far", "--scope", "repo:write,git:read")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(t, server.URL+"/api/v1/repos", token, parent(synced),
+		`{"base_repo":{"provider":"gitlab","owner":"ada","name":"far"}}`)
+	to.has(t, synced, "POST /api/v1/repos", "POST /api/v1/repos > upstream sync", "POST /api/v1/repos > upstream sync > GET")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/mcp", strings.NewReader(
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_branches","arguments":{}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"Authorization": "Bearer " + token, "Content-Type": "application/json", "Traceparent": parent(called),
+		"Accept": "application/json, text/event-stream",
+	} {
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("a call of a tool: %s, %v", response.Status, err)
+	}
+	to.has(t, called, "POST /mcp", "POST /mcp > GET /api/v1/repos/branches")
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	for _, s := range to.spans {
+		attributes := make(map[string]bool)
+		for _, a := range s.Attributes {
+			attributes[a.Key] = true
+			if text := a.Value.GetStringValue(); strings.Contains(text, token) || strings.Contains(text, "ada") {
+				t.Errorf("%s tells %s=%q", s.Name, a.Key, text)
+			}
+		}
+		failed := s.GetStatus().GetCode() == tracepb.Status_STATUS_CODE_ERROR
+		switch s.Name {
+		case "upstream sync":
+			if !failed || !attributes["packhorse.repository.id"] || !attributes["packhorse.attempt"] {
+				t.Errorf("a failed sync: %v", s)
+			}
+		case "maintenance round":
+			if failed || !attributes["packhorse.repositories"] || len(s.ParentSpanId) > 0 {
+				t.Errorf("a round: %v", s)
+			}
+		}
+	}
+}
+
 // A collector that is away harms nothing, and is not waited for beyond a bound. Without the flag
 // nothing is sent, whatever the environment says.
 func TestCollectorAway(t *testing.T) {

@@ -240,9 +240,16 @@ func TestReadFilesStops(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var turns, held atomic.Int64
-			c, err := repo.ReadFiles(ctx, engine.ReadFilesRequest{Turn: func(context.Context) (func(), error) {
+			idled := make(chan struct{})
+			c, err := repo.ReadFiles(ctx, engine.ReadFilesRequest{Turn: func(ctx context.Context) (func(), error) {
 				if turns.Add(1) > 3 && name == "turn" {
 					return nil, refused
+				}
+				if name == "idle" { // no file is read before All has waited for one
+					select {
+					case <-idled:
+					case <-ctx.Done():
+					}
 				}
 				held.Add(1)
 				return func() { held.Add(-1) }, nil
@@ -251,6 +258,7 @@ func TestReadFilesStops(t *testing.T) {
 			defer c.Close() //nolint:errcheck // it was only read
 			idle := func() error {
 				if name == "idle" {
+					close(idled)
 					return refused
 				}
 				return nil

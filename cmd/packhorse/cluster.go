@@ -80,8 +80,8 @@ func (c clusterCommand) Run(ctx context.Context, to streams) (err error) {
 			left += count
 		}
 	}
-	return to.printf("%s%d servers, %d notes of files that they store, %d of files that others have left\n", text.String(),
-		len(now), writing, left)
+	return to.printf("%s%s, %s of files that they store, %d of files that others have left\n", text.String(),
+		quantity(len(now), "server"), quantity(writing, "note"), left)
 }
 
 func orDash(text string) string {

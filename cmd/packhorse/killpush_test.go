@@ -95,7 +95,7 @@ func TestKilledPush(t *testing.T) {
 	for begun := time.Now(); ; {
 		task("gc")
 		got := packhorse(t, nil, "cluster", "--keys", stores.keys)
-		if strings.Contains(got.out, "1 servers, 0 notes of files that they store, 0 of files that others have left\n") {
+		if strings.Contains(got.out, "1 server, 0 notes of files that they store, 0 of files that others have left\n") {
 			break
 		}
 		if time.Since(begun) > 2*time.Minute {
@@ -120,7 +120,7 @@ func TestKilledPush(t *testing.T) {
 	if got := task("fsck"); !strings.Contains(got.out, "1 file of ") {
 		t.Errorf("fsck does not tell of a file that nothing names: %s", got.out)
 	}
-	if got := task("gc", "--remove-unregistered"); !strings.Contains(got.out, "1 unregistered files of ") {
+	if got := task("gc", "--remove-unregistered"); !strings.Contains(got.out, "removed that nothing named") {
 		t.Errorf("gc: %s", got.out)
 	}
 	if left := b.unregistered(); len(left) != 1 || path.Base(left[0]) != stray {

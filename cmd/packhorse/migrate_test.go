@@ -151,7 +151,7 @@ func TestMigrate(t *testing.T) {
 	}
 	refused(filepath.Join(bad, "acme")+": no key", append([]string{"migrate"}, to("alone", "--orgs", bad)...)...)
 	migrate("database ", to("alone", "--orgs", orgs)...)
-	if got := packhorse(t, nil, "org", "list", "--keys", stores.keys); got.out != "acme  1 keys  0 settings\n1 organizations\n" {
+	if got := packhorse(t, nil, "org", "list", "--keys", stores.keys); got.out != "acme  1 key  0 settings\n1 organization\n" {
 		t.Errorf("org list: %+v", got)
 	}
 	refused(data("alone")+" cannot be opened: its repositories were moved to database ", "fsck", "--data", data("alone"))

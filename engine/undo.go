@@ -33,6 +33,9 @@ type Undone struct {
 	To uint64
 	// Refs are the refs that have another value now, in the order of their names.
 	Refs []UndoneRef `json:"-"` // the journal has them
+	// Unmatched are the indexes of the first patterns of the request that match no ref which has
+	// changed since the moment, or in the transaction that was taken back.
+	Unmatched []int `json:",omitempty"`
 	// Elsewhere are the positions of a transaction that was taken back in the journals of other
 	// repositories, where it stays.
 	Elsewhere []refs.Position `json:",omitempty"`
@@ -106,7 +109,7 @@ func (r *Repository) checkKept(ctx context.Context, request *UndoRequest, to uin
 
 // undo makes the changes, and completes what is told of them.
 func (r *Repository) undo(ctx context.Context, tx *refs.Tx, request *UndoRequest, undone *Undone) error {
-	entries, err := r.undoable(ctx, tx, request, undone.To)
+	entries, err := r.undoable(ctx, tx, request, undone)
 	if err != nil {
 		return err
 	}
@@ -173,18 +176,21 @@ func restore(
 	return nil
 }
 
-// undoable returns the entries before which each selected ref had the wanted value.
+// undoable returns the entries before which each selected ref had the wanted value, and tells which
+// patterns selected none.
 func (r *Repository) undoable(
-	ctx context.Context, tx *refs.Tx, request *UndoRequest, to uint64,
+	ctx context.Context, tx *refs.Tx, request *UndoRequest, undone *Undone,
 ) (map[string]*refs.Entry, error) {
 	entries := make(map[string]*refs.Entry)
+	matched := make([]bool, len(request.Refs))
+	defer func() { undone.Unmatched = firstUnmatched(matched) }()
 	if request.Sequence != 0 {
 		changed, err := tx.Transaction(ctx, request.Sequence)
 		if err != nil {
 			return nil, err
 		}
 		for i := range changed {
-			if request.Refs.Match(changed[i].Ref) {
+			if request.Refs.Mark(changed[i].Ref, matched) {
 				entries[changed[i].Ref] = &changed[i]
 			}
 		}
@@ -193,14 +199,14 @@ func (r *Repository) undoable(
 		}
 		return entries, nil
 	}
-	for entry, err := range tx.Since(ctx, to) {
+	for entry, err := range tx.Since(ctx, undone.To) {
 		if err != nil {
 			return nil, err
 		}
 		if err := fair.Pause(ctx); err != nil {
 			return nil, err
 		}
-		if entry.Ref == "" || entries[entry.Ref] != nil || !request.selects(entry.Ref) {
+		if entry.Ref == "" || entries[entry.Ref] != nil || !request.selects(entry.Ref, matched) {
 			continue
 		}
 		if len(entries) == refs.UpdatesMax {
@@ -211,12 +217,24 @@ func (r *Repository) undoable(
 	return entries, nil
 }
 
-// selects reports whether a ref gets its value of the moment.
-func (request *UndoRequest) selects(name string) bool {
+// unmatchedMax bounds the patterns that an undo tells as those that match nothing.
+const unmatchedMax = 100
+
+func firstUnmatched(matched []bool) (indexes []int) {
+	for i, is := range matched {
+		if !is && len(indexes) < unmatchedMax {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
+}
+
+// selects reports whether a ref gets its value of the moment, and marks the patterns that match it.
+func (request *UndoRequest) selects(name string, matched []bool) bool {
 	if ns, _ := refs.SplitNamespace(name); len(request.Refs) == 0 {
 		return ns == refs.Main
 	}
-	return request.Refs.Match(name)
+	return request.Refs.Mark(name, matched)
 }
 
 // movedBy returns what a transaction has changed, as its answer tells it.

@@ -329,7 +329,10 @@ func TestUndoConflicts(t *testing.T) {
 		t.Errorf("%v, want %v", err, &want)
 	}
 	u.want("refused", now)
-	u.undone(engine.UndoRequest{Sequence: bad, Refs: patterns(t, "c")})
+	partly := u.undone(engine.UndoRequest{Sequence: bad, Refs: patterns(t, "z", "c", "refs/tags/*")})
+	if !slices.Equal(partly.Unmatched, []int{0, 2}) {
+		t.Errorf("patterns %v match nothing", partly.Unmatched)
+	}
 	now["refs/heads/c"] = u.ids[0]
 	u.want("what has not moved", now)
 	u.undone(engine.UndoRequest{Sequence: bad, Force: true})
@@ -377,6 +380,10 @@ func TestUndoRefusals(t *testing.T) {
 	check("after now", engine.UndoRequest{To: engine.Moment{Time: g.now().Add(time.Hour)}}, engine.ErrInvalid)
 	check("a position that is to come", engine.UndoRequest{To: seq(head + 1)}, engine.ErrInvalid)
 	check("a transaction that is to come", engine.UndoRequest{Sequence: head + 1}, refs.ErrFuture)
+	_, err = u.undo(engine.UndoRequest{Sequence: head + 9})
+	if future, ok := errors.AsType[*refs.FutureError](err); !ok || future.Sequence != head+9 || future.Last != head {
+		t.Errorf("a transaction that is far to come: %v", err)
+	}
 	check("a transaction without refs", engine.UndoRequest{Sequence: moved.Sequence}, engine.ErrInvalid)
 	check("the creation", engine.UndoRequest{Sequence: 1}, engine.ErrInvalid)
 	check("to the creation", engine.UndoRequest{To: seq(1)}, engine.ErrDefaultBranch)

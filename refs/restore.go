@@ -22,6 +22,9 @@ func (tx *Tx) Since(ctx context.Context, sequence uint64) iter.Seq2[Entry, error
 
 // Transaction returns the changes of refs of one transaction. Errors: those of [Tx.Since].
 func (tx *Tx) Transaction(ctx context.Context, sequence uint64) (entries []Entry, err error) {
+	if sequence > tx.head.sequence {
+		return nil, &FutureError{Sequence: sequence, Last: tx.head.sequence}
+	}
 	for entry, err := range tx.Since(ctx, max(sequence, 1)-1) {
 		if err != nil {
 			return nil, err
@@ -32,9 +35,6 @@ func (tx *Tx) Transaction(ctx context.Context, sequence uint64) (entries []Entry
 		if entry.Ref != "" {
 			entries = append(entries, entry)
 		}
-	}
-	if len(entries) == 0 && sequence > tx.head.sequence {
-		return nil, &FutureError{Sequence: sequence, Last: tx.head.sequence}
 	}
 	return entries, nil
 }
@@ -70,6 +70,18 @@ func ParsePatterns(texts []string) (Patterns, error) {
 		patterns = append(patterns, pattern)
 	}
 	return patterns, nil
+}
+
+// Mark sets matched, which has a place for each pattern, for those that select the ref of a full
+// name, and reports whether the ref is selected.
+func (p Patterns) Mark(name string, matched []bool) bool {
+	selected := len(p) == 0
+	for i, r := range p {
+		if r.matches(name) {
+			matched[i], selected = true, true
+		}
+	}
+	return selected
 }
 
 // Match reports whether the ref of a full name is selected.

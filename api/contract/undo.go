@@ -19,6 +19,7 @@ type Undo struct {
 type Undone struct {
 	ToSequence uint64      `json:"to_sequence,omitempty" jsonschema:"with to: the position whose refs are there again"`
 	Refs       []UndoneRef `json:"refs" jsonschema:"what has another value now"`
+	Unmatched  []string    `json:"unmatched,omitempty" jsonschema:"the first 100 patterns of the request that match no ref which has changed since, or in that transaction"`
 	Elsewhere  []Position  `json:"elsewhere,omitempty" jsonschema:"with sequence: where else that transaction changed refs, which stays as it is"`
 	Rehearsed
 }

@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -53,6 +55,9 @@ func decodeJSON(data []byte, out any, options ...json.Options) error {
 		return limit
 	}
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
+		if expected := numberFault(semantic); expected != "" {
+			return badRequest("field %s: expected %s, got %.40s", fieldName(semantic.JSONPointer), expected, semantic.JSONValue)
+		}
 		return badRequest("field %s: expected %s, got a JSON %s", fieldName(semantic.JSONPointer), typeName(semantic),
 			kindName(semantic.JSONKind))
 	}
@@ -88,6 +93,25 @@ func typeName(e *json.SemanticError) string {
 		return "an object"
 	default:
 		return "a string"
+	}
+}
+
+// numberFault says which numbers are expected where another one is given; "" where none is given,
+// or none is expected.
+func numberFault(e *json.SemanticError) string {
+	if e.JSONKind != '0' || len(e.JSONValue) == 0 || typeName(e) != "a number" {
+		return ""
+	}
+	kind := e.GoType.Kind().String()
+	switch {
+	case strings.HasPrefix(kind, "float"):
+		return "a smaller number"
+	case bytes.ContainsAny(e.JSONValue, ".eE"):
+		return "a whole number"
+	case strings.HasPrefix(kind, "uint") && e.JSONValue[0] == '-':
+		return "a number that is not negative"
+	default:
+		return fmt.Sprintf("a number of %d bits", e.GoType.Bits())
 	}
 }
 

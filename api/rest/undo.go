@@ -53,10 +53,14 @@ func (d *Door) Undo(x exchange.Exchange, grant *auth.Grant) error {
 		To   *uint64         `json:"to_sequence,omitempty"`
 		Refs []undoneRefJSON `json:"refs"`
 
+		Unmatched []string       `json:"unmatched,omitempty"`
 		Elsewhere []positionJSON `json:"elsewhere,omitempty"`
 	}{Refs: make([]undoneRefJSON, 0, len(undone.Refs)), Elsewhere: positions(undone.Elsewhere)}
 	if undone.To != 0 {
 		told.To = &undone.To
+	}
+	for _, i := range undone.Unmatched {
+		told.Unmatched = append(told.Unmatched, request.Refs[i])
 	}
 	for _, ref := range undone.Refs {
 		told.Refs = append(told.Refs, undoneRefJSON{ref.Name, ref.Before.String(), ref.After.String()})

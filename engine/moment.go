@@ -57,7 +57,7 @@ func (r *Repository) At(ctx context.Context, moment Moment) (*Repository, error)
 // visibleAt is At for a caller that makes sure itself that what it tells is durable.
 func (r *Repository) visibleAt(ctx context.Context, moment Moment) (*Repository, error) {
 	if r.past != nil {
-		return nil, invalid("a moment is given twice: by at, and by @{%s}", moment)
+		return nil, invalid("a moment is given twice: by at, and by @{%.60s}", moment)
 	}
 	window, err := r.host.names.Window(ctx, r.record.ID)
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Repository) visibleAt(ctx context.Context, moment Moment) (*Repository,
 	case sequence == 0:
 		return nil, fail(ErrBeforeCreation, "seq:0 is before the repository was created, at seq:1")
 	case sequence > window.Head:
-		return nil, fail(ErrFuture, "%s has not come: the journal is at seq:%d", moment, window.Head)
+		return nil, fail(ErrFuture, "%.60s has not come: the journal is at seq:%d", moment, window.Head)
 	case window.Below(sequence):
 		return nil, r.outside(ctx)
 	}

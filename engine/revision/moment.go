@@ -14,7 +14,9 @@ type Moment struct {
 	// BySequence says that the moment is Sequence; otherwise it is Time.
 	BySequence bool
 	Sequence   uint64
-	Time       time.Time
+	// Digits are those of a position that is larger than any, which Sequence stands for.
+	Digits string
+	Time   time.Time
 }
 
 // Moments describes the texts of moments.
@@ -27,7 +29,7 @@ func ParseMoment(text string) (Moment, error) {
 		n, err := strconv.ParseUint(digits, 10, 64)
 		switch {
 		case errors.Is(err, strconv.ErrRange):
-			n = math.MaxUint64
+			return Moment{BySequence: true, Sequence: math.MaxUint64, Digits: digits}, nil
 		case err != nil:
 			return Moment{}, notMoment(text)
 		}
@@ -44,6 +46,9 @@ func notMoment(text string) error { return fmt.Errorf("expected %s, got %.60q", 
 
 // String returns a text that parses to the moment.
 func (m Moment) String() string {
+	if m.Digits != "" {
+		return "seq:" + m.Digits
+	}
 	if m.BySequence {
 		return "seq:" + strconv.FormatUint(m.Sequence, 10)
 	}

@@ -74,7 +74,7 @@ func TestParseMoment(t *testing.T) {
 		"@{seq:017}~1^2":                     {"", revision.Moment{BySequence: true, Sequence: 17}, true},
 		"@@{seq:1}":                          {"@", revision.Moment{BySequence: true, Sequence: 1}, false},
 		"a@b@{seq:1}":                        {"a@b", revision.Moment{BySequence: true, Sequence: 1}, false},
-		"a@{seq:99999999999999999999}":       {"a", revision.Moment{BySequence: true, Sequence: math.MaxUint64}, false},
+		"a@{seq:99999999999999999999}":       {"a", revision.Moment{BySequence: true, Sequence: math.MaxUint64, Digits: "99999999999999999999"}, false},
 		"a/b@{2026-11-22T09:27:21+01:00}":    {"a/b", revision.Moment{Time: at}, false},
 		"HEAD@{2026-11-22T08:27:21Z}^{}":     {"HEAD", revision.Moment{Time: at}, true},
 		"x@{2026-11-22T08:27:21.000000001Z}": {"x", revision.Moment{Time: at.Add(1)}, false},
@@ -91,7 +91,7 @@ func TestParseMoment(t *testing.T) {
 // the expression.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
-		"main", "main@{seq:17}~1", "@{2026-11-22T09:27:21.5+01:00}^", "HEAD~3^2^{}", "@^{commit}", "a..b", ":/x", "a@{u}", "a^{/x}", "v1^0~12", "a^@", "\xff~", "a~99999999999",
+		"main", "main@{seq:17}~1", "main@{seq:18446744073709551616}", "@{2026-11-22T09:27:21.5+01:00}^", "HEAD~3^2^{}", "@^{commit}", "a..b", ":/x", "a@{u}", "a^{/x}", "v1^0~12", "a^@", "\xff~", "a~99999999999",
 	} {
 		f.Add(text)
 	}

@@ -169,7 +169,7 @@ func TestTransactionFailures(t *testing.T) {
 		"nothing":           {body: transaction(), status: 400, texts: []string{"must not be empty"}},
 		"ten thousand":      {body: transaction(many...), status: 413, texts: []string{"operations", "1000"}},
 		"an inner dry run":  {body: transaction(commitTo("main", "x", "1", `,"dry_run":true`)) + content, status: 400, texts: []string{"whole transaction"}},
-		"a guard":           {body: transaction(`{"tag":{"action":"create","name":"x","ref":"main","expected_tip":"x"}}`), status: 400, texts: []string{"a guard is not ignored"}},
+		"a guard":           {body: transaction(`{"tag":{"action":"create","name":"x","ref":"main","expected_tip":"x"}}`), status: 400, texts: []string{`a guard is not ignored; this call understands \"dry_run, expected_head_sha, expected_notes_ref_sha, expected_ref_sha, expected_sha, expected_target_sha\""`}},
 		"a repository":      {body: transaction(`{"repo":"r","tag":{"action":"create","name":"x","ref":"main"}}`), status: 400, texts: []string{"repo and auth"}},
 		"empty":             {body: "", status: 400, texts: []string{"empty"}},
 		"no transaction":    {body: `{"metadata":{}}`, status: 400, texts: []string{"must hold transaction"}},

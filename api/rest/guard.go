@@ -66,6 +66,7 @@ func checkGuards(data []byte, out any) error {
 	}
 	understood := guardsOf(t)
 	slices.Sort(understood)
+	understood = slices.Compact(understood) // operations of a transaction share them
 	if len(understood) == 0 {
 		return malformed(code.UnknownGuard,
 			"field %s is not known here, and a guard is not ignored; this call understands none", fieldName(unknown))

@@ -155,6 +155,14 @@ func TestTransactionFailures(t *testing.T) {
 			`{"branch":{"action":"create","target_branch":"b","base_ref":"main"}}`) + content, status: 409, texts: []string{`"operation":2`, "already exists"}},
 		"a cycle": {body: transaction(first, `{"branch":{"action":"create","target_branch":"b","base_ref":"main"}}`,
 			`{"branch":{"action":"move","target_branch":"b","new_name":"side"}}`) + content, status: 409, texts: []string{`"operation":2`, "already exists"}},
+		"its own name": {
+			body: transaction(first, `{"branch":{"action":"move","target_branch":"side","new_name":"side"}}`) + content, status: 409,
+			texts: []string{`"operation":1`, `branch \"side\" already exists`},
+		},
+		"its own name, and gone": {
+			body: transaction(first, `{"branch":{"action":"move","target_branch":"none","new_name":"none"}}`) + content, status: 404,
+			texts: []string{`"operation":1`, "not found"},
+		},
 		"the default branch": {
 			body:   transaction(first, `{"branch":{"action":"move","target_branch":"main","new_name":"x"}}`) + content,
 			status: 409, texts: []string{`"operation":1`, "default branch"},

@@ -186,13 +186,17 @@ func (w *write) renameBranch(
 	if tip.IsZero() {
 		return RenamedBranch{}, missingBranch(ctx, w.names, ns, "branch", from)
 	}
+	exists := &failure{kind: ErrRefExists, text: fmt.Sprintf("branch %q already exists", to)}
+	if old == full { // the deletion would make room for it
+		return RenamedBranch{}, exists
+	}
 	if err := w.names.Delete(ctx, old, &tip); err != nil { // first, so that a may become a/b
 		return RenamedBranch{}, err
 	}
 	absent := object.ZeroID
 	err = w.names.Set(ctx, full, &absent, tip, object.ZeroID)
 	if errors.Is(err, refs.ErrStale) {
-		err = &failure{kind: ErrRefExists, text: fmt.Sprintf("branch %q already exists", to)}
+		err = exists
 	}
 	return RenamedBranch{Tip: tip}, err
 }

@@ -120,6 +120,9 @@ func (m *MergeRequest) check() error {
 // merge.ErrInTheWay; [ErrNotForward], merge.ErrUnrelated; merge.ErrTooLarge; [ErrUnreadable];
 // refs.ErrDenied, refs.ErrBusy, refs.ErrReceiptMismatch.
 func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeRequest) (MergeOutcome, error) {
+	if err := request.Preview.checkRepo(r); err != nil {
+		return MergeOutcome{}, err
+	}
 	if err := request.check(); err != nil {
 		return MergeOutcome{}, err
 	}
@@ -141,7 +144,7 @@ func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeReques
 			if err != nil {
 				return err
 			}
-			return request.Preview.checkTips(r, found.Commit, plan.outcome.Old)
+			return request.Preview.checkTips(found.Commit, plan.outcome.Old)
 		},
 		outcome: func(sequence uint64) any {
 			plan.outcome.Sequence = sequence
@@ -261,7 +264,7 @@ func (r *Repository) relate(
 		return plan, err
 	}
 	if request.Preview != nil {
-		if err := request.Preview.checkTips(r, o.Source, o.Old); err != nil {
+		if err := request.Preview.checkTips(o.Source, o.Old); err != nil {
 			return plan, err
 		}
 	}

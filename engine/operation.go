@@ -263,6 +263,10 @@ func (e *ConflictError) Error() string {
 
 func (o *MergeOperation) check(*Actor) error { return o.MergeRequest.check() }
 
+func (o *MergeOperation) begin(_ context.Context, p *participant) error {
+	return o.Preview.checkRepo(p.repo)
+}
+
 func (o *MergeOperation) likely(r *Repository) []string {
 	return append(r.likely(o.Source), o.Target.stored())
 }
@@ -277,7 +281,7 @@ func (o *MergeOperation) run(ctx context.Context, w *write, ahead bool) (Outcome
 	}
 	tip, err := o.Target.tip(ctx, w.names, o.Expected)
 	if err == nil && o.Preview != nil {
-		err = o.Preview.checkTips(w.repo, source.Commit, tip)
+		err = o.Preview.checkTips(source.Commit, tip)
 	}
 	if err != nil {
 		return Outcome{}, err

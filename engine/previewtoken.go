@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"unicode/utf8"
 
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -73,6 +74,9 @@ func ParsePreviewToken(text string) (*PreviewToken, error) {
 	if data = data[2:]; size == 0 || size >= len(data) {
 		return nil, malformed
 	}
+	if !utf8.Valid(data[:size]) || !utf8.Valid(data[size:]) { // JSON has no place for such names
+		return nil, malformed
+	}
 	p.Source.Text, p.Target.Name = string(data[:size]), string(data[size:])
 	if flags&sourceIsEphemeral != 0 {
 		p.Source.Namespace = refs.Ephemeral
@@ -86,12 +90,18 @@ func ParsePreviewToken(text string) (*PreviewToken, error) {
 	return p, nil
 }
 
-// checkTips compares the tips of a merge with those that were shown. Errors: [ErrInvalid] for the
-// token of another repository; [ErrStale].
-func (p *PreviewToken) checkTips(r *Repository, source, target object.ID) error {
-	switch {
-	case p.Repo != r.record.ID:
+// checkRepo refuses the token of another repository, whose branches are not looked for in this one.
+// Errors: [ErrInvalid].
+func (p *PreviewToken) checkRepo(r *Repository) error {
+	if p != nil && p.Repo != r.record.ID {
 		return invalid("preview_token: it is of another repository")
+	}
+	return nil
+}
+
+// checkTips compares the tips of a merge with those that were shown. Errors: [ErrStale].
+func (p *PreviewToken) checkTips(source, target object.ID) error {
+	switch {
 	case p.TargetTip != target:
 		return &StaleError{Branch: p.Target.Name, Expected: p.TargetTip, Actual: target}
 	case p.SourceTip != source:

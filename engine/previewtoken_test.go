@@ -2,10 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -60,10 +62,25 @@ func shown(t *testing.T, repo *engine.Repository) *engine.PreviewToken {
 
 // byToken merges as a preview showed it.
 func byToken(repo *engine.Repository, actor engine.Actor, token *engine.PreviewToken) (engine.MergeOutcome, error) {
-	return repo.Merge(context.Background(), actor, engine.MergeRequest{
+	return repo.Merge(context.Background(), actor, asShown(token))
+}
+
+func asShown(token *engine.PreviewToken) engine.MergeRequest {
+	return engine.MergeRequest{
 		Source: token.Source, Target: token.Target, Strategy: engine.PreferForward, Preview: token,
 		Details: engine.CommitDetails{Message: "as shown", Author: thor},
-	})
+	}
+}
+
+// byTokenIn is byToken in a transaction.
+func byTokenIn(host *engine.Host, repo *engine.Repository, token *engine.PreviewToken) error {
+	work, err := host.NewTransaction(context.Background(), []engine.Part{{Repo: repo, Actor: acme}},
+		[]engine.Step{{Operation: &engine.MergeOperation{MergeRequest: asShown(token)}}})
+	if err != nil {
+		return err
+	}
+	_, err = work.Finish(context.Background())
+	return errors.Join(err, work.Close())
 }
 
 // TestForgedPreviews changes each part of a token: no merge lands by it but the one that was shown.
@@ -84,16 +101,21 @@ func TestForgedPreviews(t *testing.T) {
 		"another tree":          {func(p *engine.PreviewToken) { p.Tree[0]++ }, engine.ErrStale, engine.StaleResult},
 		"another branch":        {func(p *engine.PreviewToken) { p.Source.Text = "none" }, engine.ErrNotFound, 0},
 		"another target branch": {func(p *engine.PreviewToken) { p.Target.Name = "none" }, engine.ErrNotFound, 0},
-		"another namespace":     {func(p *engine.PreviewToken) { p.Target.Namespace = refs.Ephemeral }, engine.ErrNotFound, 0},
+		"another repository and branch": {
+			func(p *engine.PreviewToken) { p.Repo[0]++; p.Target.Name = "none" }, engine.ErrInvalid, 0,
+		},
+		"another namespace": {func(p *engine.PreviewToken) { p.Target.Namespace = refs.Ephemeral }, engine.ErrNotFound, 0},
 	}
 	for name, forgery := range forgeries {
 		t.Run(name, func(t *testing.T) {
 			forged := *token
 			forgery.change(&forged)
 			_, err := byToken(repo, acme, &forged)
-			stale, ok := errors.AsType[*engine.StaleError](err)
-			if !errors.Is(err, forgery.err) || ok && stale.Of != forgery.of {
-				t.Errorf("error is %v", err)
+			for _, err := range []error{err, byTokenIn(host, repo, &forged)} {
+				stale, ok := errors.AsType[*engine.StaleError](err)
+				if !errors.Is(err, forgery.err) || ok && stale.Of != forgery.of {
+					t.Errorf("error is %v", err)
+				}
 			}
 		})
 	}
@@ -102,6 +124,28 @@ func TestForgedPreviews(t *testing.T) {
 	if outcome.Kind != engine.MergeCommitted || outcome.Old != ours || outcome.Source != theirs ||
 		outcome.Tree != token.Tree {
 		t.Errorf("outcome is %+v, shown was %+v", outcome, token)
+	}
+}
+
+// TestMalformedPreviews changes the form of a token: it is refused before anything is looked for.
+func TestMalformedPreviews(t *testing.T) {
+	t.Parallel()
+	token := engine.PreviewToken{Source: engine.CommitName{Text: "dev"}, Target: engine.MergeBranch{Name: "main"}}
+	whole, err := base64.RawURLEncoding.DecodeString(token.String())
+	must(t, err)
+	for name, change := range map[string]func(p []byte) []byte{
+		"nothing":             func([]byte) []byte { return nil },
+		"another version":     func(p []byte) []byte { p[0]++; return p },
+		"an unknown flag":     func(p []byte) []byte { p[1] |= 0x80; return p },
+		"no names":            func(p []byte) []byte { return p[:len(p)-len("devmain")] },
+		"no target":           func(p []byte) []byte { return p[:len(p)-len("main")] },
+		"a target of no text": func(p []byte) []byte { return append(p[:len(p)-2], 0xa6, 0xdc) },
+		"a source of no text": func(p []byte) []byte { p[len(p)-len("main")-1] = 0xff; return p },
+	} {
+		text := base64.RawURLEncoding.EncodeToString(change(slices.Clone(whole)))
+		if _, err := engine.ParsePreviewToken(text); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -74,6 +74,9 @@ type Landed struct {
 type Clash struct {
 	Target bool `json:",omitempty"`
 	Index  int
+	// Commit is the one that the source at Index came to; or the newest one of the target, along first
+	// parents, that changed one of Paths and that the source does not hold, zero if none was found.
+	Commit object.ID
 	Paths  []string // that began to conflict with it, sorted
 }
 
@@ -203,6 +206,11 @@ type landing struct {
 	by   []int
 	// ancestry is that of the tip.
 	ancestry *revwalk.Ancestry
+
+	// trunk is the target as it was at first and its first parents, as far as they have been read, and
+	// looks counts the questions whether one of them changed a path.
+	trunk []revwalk.Commit
+	looks int
 }
 
 // land merges the next source into what the others came to.
@@ -315,7 +323,7 @@ func (l *landing) clashes(
 		}
 		clash := Clash{Target: high == 0}
 		if high > 0 {
-			clash.Index = l.by[high-1]
+			clash.Index, clash.Commit = l.by[high-1], l.tips[high]
 		}
 		var left []string
 		for _, path := range paths {
@@ -328,11 +336,110 @@ func (l *landing) clashes(
 		if len(clash.Paths) == 0 {
 			return found, errors.New("engine: a conflict has no origin") // at the last tip all paths conflict
 		}
+		if clash.Target {
+			if clash.Commit, err = l.partner(ctx, view, source, clash.Paths); err != nil {
+				return found, err
+			}
+		}
 		found = append(found, clash)
 		paths, low = left, high
 	}
 	slices.SortStableFunc(found, func(a, b Clash) int { return cmp.Compare(a.Index, b.Index) })
 	return found, nil
+}
+
+// Bounds of the search for the commits of the target with which sources conflict.
+const (
+	partnerPathsMax = 16     // of a clash that are searched for
+	partnerLooksMax = 10_000 // of a request: whether a commit changed a path
+)
+
+// partner returns the newest commit of the target, as it was at first, along first parents, that
+// changed one of paths and that source does not hold; zero if there is none within bounds.
+func (l *landing) partner(
+	ctx context.Context, view *odb.View, source object.ID, paths []string,
+) (commit object.ID, err error) {
+	bases, err := revwalk.MergeBases(ctx, view, l.tips[0], source)
+	if err != nil {
+		return object.ZeroID, err
+	}
+	var readers []*revwalk.PathReader
+	defer func() {
+		for _, r := range readers {
+			r.Close()
+		}
+	}()
+	for _, path := range paths[:min(len(paths), partnerPathsMax)] {
+		r, err := revwalk.NewPathReader(ctx, view, path)
+		if err != nil {
+			return object.ZeroID, err
+		}
+		readers = append(readers, r)
+	}
+	for i := 0; ; i++ {
+		c, err := l.trunkAt(ctx, view, i)
+		if err != nil || slices.Contains(bases, c.ID) || len(c.Parents) == 0 {
+			return object.ZeroID, err
+		}
+		parent, err := l.trunkAt(ctx, view, i+1)
+		if err != nil {
+			return object.ZeroID, err
+		}
+		for _, r := range readers {
+			if err := fair.Pause(ctx); err != nil {
+				return object.ZeroID, err
+			}
+			if l.looks++; l.looks > partnerLooksMax {
+				return object.ZeroID, nil
+			}
+			changed, err := changedAt(ctx, r, c, parent)
+			if err != nil {
+				return object.ZeroID, err
+			}
+			if !changed {
+				continue
+			}
+			// Where the merge base is no first parent, the walk may have come to what both hold.
+			held, err := revwalk.IsAncestor(ctx, view, c.ID, source)
+			if err != nil || held {
+				return object.ZeroID, err
+			}
+			return c.ID, nil
+		}
+	}
+}
+
+// trunkAt returns the target as it was at first, or the i-th of its first parents. Those before it
+// have been asked for.
+func (l *landing) trunkAt(ctx context.Context, view *odb.View, i int) (revwalk.Commit, error) {
+	if i == len(l.trunk) {
+		id := l.tips[0]
+		if i > 0 {
+			id = l.trunk[i-1].Parents[0]
+		}
+		row, err := view.Graph(ctx, id)
+		if err != nil {
+			return revwalk.Commit{}, fmt.Errorf("read commit %s: %w", id, err)
+		}
+		l.trunk = append(l.trunk, revwalk.Commit{ID: id, GraphRow: row})
+	}
+	return l.trunk[i], nil
+}
+
+// changedAt reports whether a commit has another entry at the path of a reader than its parent.
+func changedAt(ctx context.Context, r *revwalk.PathReader, commit, parent revwalk.Commit) (bool, error) {
+	if untouched, err := r.Untouched(ctx, commit.ID); err != nil || untouched {
+		return false, err
+	}
+	mode, id, err := r.Entry(ctx, commit.Tree)
+	if err != nil {
+		return false, fmt.Errorf("read tree of commit %s: %w", commit.ID, err)
+	}
+	oldMode, oldID, err := r.Entry(ctx, parent.Tree)
+	if err != nil {
+		return false, fmt.Errorf("read tree of commit %s: %w", parent.ID, err)
+	}
+	return mode != oldMode || id != oldID, nil
 }
 
 // containsAny reports whether one of two sorted lists has an element of the other.

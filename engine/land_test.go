@@ -12,6 +12,7 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
+	"packhorse/odb"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -23,6 +24,23 @@ func branchOff(t *testing.T, repo *engine.Repository, name string, changes ...ch
 	made, err := upload(repo, acme, engine.CommitTarget{Branch: name, Base: "main"}, changes...)
 	must(t, err)
 	return made.New
+}
+
+// touches reports whether a commit has another file at a path than its first parent.
+func touches(t *testing.T, view *odb.View, commit object.ID, path string) bool {
+	t.Helper()
+	reader, err := revwalk.NewPathReader(t.Context(), view, path)
+	must(t, err)
+	defer reader.Close()
+	row, err := view.Graph(t.Context(), commit)
+	must(t, err)
+	before, err := view.Graph(t.Context(), row.Parents[0])
+	must(t, err)
+	_, is, err := reader.Entry(t.Context(), row.Tree)
+	must(t, err)
+	_, was, err := reader.Entry(t.Context(), before.Tree)
+	must(t, err)
+	return is != was
 }
 
 // landed tells what became of each source in a word, with what it clashes with.
@@ -88,6 +106,17 @@ func TestLand(t *testing.T) {
 			if got := landed(&outcome); got != test.want {
 				t.Errorf("it came to %q, want %q", got, test.want)
 			}
+			for _, s := range outcome.Sources {
+				for _, c := range s.Clashes {
+					partner := before.New
+					if !c.Target {
+						partner = outcome.Sources[c.Index].Commit
+					}
+					if c.Commit != partner {
+						t.Errorf("%v clashes with commit %s, want %s", c.Paths, c.Commit, partner)
+					}
+				}
+			}
 			tip, err := repo.Branch(t.Context(), refs.Main, "main")
 			must(t, err)
 			if tip.Tip != outcome.Commit || (tip.Tip == before.New) != (test.parents == 0) || outcome.Old != before.New {
@@ -107,6 +136,58 @@ func TestLand(t *testing.T) {
 	}
 }
 
+// TestLandPartners clashes with commits that the target got in several ways, and with none that the
+// source holds.
+func TestLandPartners(t *testing.T) {
+	t.Parallel()
+	repo := enginetest.Create(t, enginetest.Open(t), "r")
+	commit := func(branch, path, content string) object.ID {
+		t.Helper()
+		made, err := upload(repo, acme, engine.CommitTarget{Branch: branch}, change{path: path, content: content})
+		must(t, err)
+		return made.New
+	}
+	begin := func(branch, base string) {
+		t.Helper()
+		_, err := repo.CreateBranch(t.Context(), acme,
+			engine.CreateBranchRequest{Branch: branch, Base: engine.CommitName{Text: base}})
+		must(t, err)
+	}
+	commit("main", "dir/f", "1\n")
+	begin("late", "main")
+	begin("early", "main")
+	commit("late", "dir/f", "late\n")
+	commit("early", "dir/g", "early\n")
+	before := commit("main", "dir/f", "2\n")
+	commit("main", "dir/f", "3\n")
+	begin("after", "main") // holds two changes of the file
+	after := commit("after", "dir/f", "after\n")
+	for i := range 20 {
+		commit("main", fmt.Sprint("dir/", i), "x")
+	}
+	g := commit("main", "dir/g", "g\n")
+	commit("main", "unrelated", "x")
+	last := commit("main", "dir/f", "4\n")
+	commit("main", "unrelated", "y")
+	for source, want := range map[string]object.ID{"late": last, "early": g, "after": last} {
+		outcome, err := repo.Land(t.Context(), rehearsing, engine.LandRequest{
+			Target: engine.MergeBranch{Name: "main"}, Sources: sourcesNamed(source), Author: thor,
+		})
+		must(t, err)
+		if s := outcome.Sources[0]; len(s.Clashes) != 1 || !s.Clashes[0].Target || s.Clashes[0].Commit != want {
+			t.Errorf("%s: %+v, want a clash with %s", source, s, want)
+		}
+	}
+	begin("back", before.String())
+	outcome, err := repo.Land(t.Context(), rehearsing, engine.LandRequest{
+		Target: engine.MergeBranch{Name: "back"}, Sources: sourcesNamed("late", "after"), Author: thor,
+	})
+	must(t, err)
+	if s := outcome.Sources; s[0].Clashes[0].Commit != before || s[1].Source != after || s[1].Kind != engine.LandMerged {
+		t.Errorf("on an older target: %+v", s)
+	}
+}
+
 func sourcesNamed(names ...string) (sources []engine.LandSource) {
 	for _, name := range names {
 		sources = append(sources, engine.LandSource{Source: engine.CommitName{Text: strings.ReplaceAll(name, " ", "-")}})
@@ -117,7 +198,7 @@ func sourcesNamed(names ...string) (sources []engine.LandSource) {
 // TestLandAgents lets agents land branches on one target at the same time, 50 of them 20 each with
 // PACKHORSE_AGENT_COUNT=50. Branches that change files of their own land. Those that change the
 // same file clash: one of them lands, and each other one names it, or the target if another agent
-// landed it.
+// landed it, and in either case the commit that landed it.
 func TestLandAgents(t *testing.T) {
 	t.Parallel()
 	agents, each := 5, 6
@@ -186,6 +267,12 @@ func TestLandAgents(t *testing.T) {
 				if !c.Target {
 					fits = c.Index < b && shared[a][c.Index] == file && outcomes[a].Sources[c.Index].Kind == engine.LandMerged
 				}
+				if !touches(t, view, c.Commit, fmt.Sprint("shared/", file)) {
+					t.Errorf("branch %d of agent %d clashes with %s, which does not touch the file", b, a, c.Commit)
+				}
+				with, err := revwalk.IsAncestor(t.Context(), view, c.Commit, main.Tip)
+				must(t, err)
+				fits = fits && with
 				if !fits || fmt.Sprint(c.Paths) != fmt.Sprintf("[shared/%d]", file) {
 					t.Errorf("branch %d of agent %d clashes with %+v", b, a, c)
 				}

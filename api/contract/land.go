@@ -48,10 +48,11 @@ type Landed struct {
 
 // Clash is what a source conflicts with.
 type Clash struct {
-	With  string   `json:"with" schema:"enum=target|source" jsonschema:"the target as it was, or a source that landed before"`
-	Index *int     `json:"index,omitempty" jsonschema:"which of sources, from 0 on"`
-	Ref   string   `json:"ref,omitempty" jsonschema:"its ref"`
-	Paths []string `json:"paths" jsonschema:"that began to conflict with it"`
+	With      string   `json:"with" schema:"enum=target|source" jsonschema:"the target as it was, or a source that landed before"`
+	Index     *int     `json:"index,omitempty" jsonschema:"which of sources, from 0 on"`
+	Ref       string   `json:"ref,omitempty" jsonschema:"its ref"`
+	CommitSHA string   `json:"commit_sha,omitempty" schema:"ObjectID" jsonschema:"what that source came to; or the newest commit of the target that changed one of the paths, and that the source does not hold, if one was found"`
+	Paths     []string `json:"paths" jsonschema:"that began to conflict with it"`
 }
 
 func landCalls() []call {
@@ -78,7 +79,8 @@ func landCalls() []call {
   {"ref": "quiet", "sha": "d4b2e1cf2f1e306e2b8b7f6d5c4b3a292817061f", "result": "conflict",
    "code": "merge_conflict",
    "conflict_paths": ["hello.txt"],
-   "clashes": [{"with": "source", "index": 0, "ref": "topic", "paths": ["hello.txt"]}]}]}`,
+   "clashes": [{"with": "source", "index": 0, "ref": "topic",
+    "commit_sha": "25a01281fc66fb88e1f29f4da2631716a2e58326", "paths": ["hello.txt"]}]}]}`,
 			}},
 			Errors: []openapi.Error{
 				fails(http.StatusBadRequest, "A field is missing or malformed."),

@@ -49,10 +49,11 @@ type landedJSON struct {
 }
 
 type clashJSON struct {
-	With  string   `json:"with"`
-	Index *int     `json:"index,omitempty"`
-	Ref   string   `json:"ref,omitempty"`
-	Paths []string `json:"paths"`
+	With      string   `json:"with"`
+	Index     *int     `json:"index,omitempty"`
+	Ref       string   `json:"ref,omitempty"`
+	CommitSHA string   `json:"commit_sha,omitempty"`
+	Paths     []string `json:"paths"`
 }
 
 // Land answers POST /repos/land.
@@ -100,7 +101,7 @@ func (l *landJSON) landed(index int, s *engine.Landed) landedJSON {
 	default:
 	}
 	for _, c := range s.Clashes {
-		clash := clashJSON{With: "target", Paths: c.Paths}
+		clash := clashJSON{With: "target", CommitSHA: shaOrNone(c.Commit), Paths: c.Paths}
 		if !c.Target {
 			clash.With, clash.Index, clash.Ref = "source", &c.Index, l.Sources[c.Index].Ref
 		}

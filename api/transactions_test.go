@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -259,6 +260,7 @@ func TestOrgTransaction(t *testing.T) {
 		}
 	}
 	w.undoPart(t, names)
+	before := []map[string]string{w.standingOf("r"), w.standingOf("r0"), w.standingOf("r1")}
 	good := token("r0", "git:write")
 	w.do(call{"POST " + v1, "seventeenth", ""}, nil).done(t)
 	for name, test := range map[string]struct {
@@ -269,6 +271,16 @@ func TestOrgTransaction(t *testing.T) {
 		"the last one fails": {append(operations[2:4:4], inRepo("r", "z", ""), inRepo("r0", "x", "")), 409, `"operation":0`},
 		"no token":           {[]string{inRepo("r", "z", ""), inRepo("r0", "z", "")}, 400, "operations[1].auth.token: required"},
 		"of another":         {[]string{inRepo("r", "z", ""), inRepo("r1", "z", good)}, 403, "for another repository"},
+		"of another, first":  {[]string{inRepo("r1", "z", good), inRepo("r", "z", "")}, 403, "operations[0].auth.token: the token is for another repository"},
+		"of another organization": {
+			[]string{inRepo("r", "z", ""), inRepo("r0", "z", tokenOf("other", "r0", "git:write"))},
+			403,
+			"operations[1].auth.token: the repository must be one of the same organization",
+		},
+		"all of another organization": {
+			[]string{inRepo("r0", "z", tokenOf("other", "r0", "git:write"))}, 403, "one of the same organization",
+		},
+		"a token of nothing": {[]string{inRepo("r", "z", ""), strings.Replace(inRepo("r0", "z", "x"), `"x"`, `""`, 1)}, 400, "operations[1].auth.token is required in auth"},
 		"without the scope":  {[]string{inRepo("r", "z", ""), inRepo("r0", "z", token("r0", "git:read"))}, 403, "lacks the scope"},
 		"two tokens":         {[]string{inRepo("r0", "z", good), inRepo("r0", "q", token("r0", "git:write", "git:read"))}, 400, "another one for repository"},
 		"no such repository": {[]string{inRepo("r", "z", ""), inRepo("none", "z", token("none", "git:write"))}, 404, "not found"},
@@ -280,13 +292,90 @@ func TestOrgTransaction(t *testing.T) {
 		if got.status != test.status || !strings.Contains(string(got.body), test.text) {
 			t.Errorf("%s: status %d: %s", name, got.status, got.body)
 		}
-		if tips := w.tips("r"); tips["z"] != "" {
-			t.Errorf("%s: %v", name, tips)
+		for i, repo := range []string{"r", "r0", "r1"} {
+			if now := w.standingOf(repo); !maps.Equal(now, before[i]) {
+				t.Errorf("%s changed %s from %v to %v", name, repo, before[i], now)
+			}
 		}
 	}
 	if got := w.do(call{org, "org", transaction(inRepo("r0", "later", good))}, nil); got.status != http.StatusOK {
 		t.Errorf("with the token of the organization: status %d: %s", got.status, got.body)
 	}
+}
+
+// TestTransactionStory rehearses, makes and repeats a transaction over two repositories, in one of
+// which a path is closed to the token.
+func TestTransactionStory(t *testing.T) {
+	t.Parallel()
+	w := newWritable(t)
+	w.do(call{"POST " + v1, "bound", ""}, nil).done(t)
+	w.do(call{"POST " + v1 + "/commit-pack", "bound", commitLines("", "f", "1")}, nil).done(t)
+	bound := pathToken("bound", ".github/**")
+	in := func(repo, auth, operation string) string {
+		return fmt.Sprintf(`{"repo":%q%s,%s`, repo, auth, operation[1:])
+	}
+	body := func(path string, dry bool) string {
+		operations := transaction(
+			in("r", "", `{"branch":{"action":"create","target_branch":"topic","base_ref":"main"}}`),
+			in("r", "", commitTo("topic", "g", "1", "")),
+			in("bound", fmt.Sprintf(`,"auth":{"token":%q}`, bound), commitTo("main", "docs/a", "2", "")),
+			in("bound", "", commitTo("main", path, "3", "")),
+			in("r", "", `{"tag":{"action":"create","name":"v1","ref":"topic"}}`),
+		)
+		if dry {
+			operations = strings.Replace(operations, `{"transaction":{`, `{"transaction":{"dry_run":true,`, 1)
+		}
+		return operations + blob("1", "MQ==") + blob("2", "Mg==") + blob("3", "Mw==")
+	}
+	standing := func() []map[string]string { return []map[string]string{w.standingOf("r"), w.standingOf("bound")} }
+	unmoved := func(what string, before []map[string]string) {
+		t.Helper()
+		if now := standing(); !reflect.DeepEqual(now, before) {
+			t.Errorf("%s moved %v to %v", what, before, now)
+		}
+	}
+	const org = "POST /api/v1/transactions"
+	before := standing()
+	for _, dry := range []bool{true, false} {
+		for range 2 { // a refusal is no answer that a key keeps
+			got := w.do(call{org, "r", body(".github/ci.yml", dry)}, nil, "Idempotency-Key", "story")
+			var told struct {
+				Error, Code string
+				Operation   *int
+			}
+			if err := json.Unmarshal(got.body, &told); err != nil {
+				t.Fatal(err)
+			}
+			if got.status != http.StatusForbidden || told.Code != "policy_denied" || told.Operation == nil || *told.Operation != 3 ||
+				!strings.Contains(told.Error, ".github/ci.yml") {
+				t.Errorf("a closed path, dry %v: status %d: %s", dry, got.status, got.body)
+			}
+			unmoved("a closed path", before)
+		}
+	}
+	rehearsed := w.do(call{org, "r", body("docs/b", true)}, nil, "Idempotency-Key", "story")
+	rehearsed.done(t)
+	unmoved("a dry run", before)
+	made := w.do(call{org, "r", body("docs/b", false)}, nil, "Idempotency-Key", "story")
+	made.done(t)
+	after := standing()
+	if tips := w.tips("r"); tips["topic"] == w.head || tips["topic"] == "" || tips["main"] != w.head {
+		t.Errorf("tips %v", tips)
+	}
+	for i, repo := range []string{"r", "bound"} {
+		if reflect.DeepEqual(after[i], before[i]) {
+			t.Errorf("nothing has moved in %s: %s", repo, made.body)
+		}
+	}
+	again := w.do(call{org, "r", body("docs/b", false)}, nil, "Idempotency-Key", "story")
+	if again.status != made.status || string(again.body) != string(made.body) {
+		t.Errorf("first %s, then status %d: %s", made.body, again.status, again.body)
+	}
+	other := w.do(call{org, "r", body("docs/c", false)}, nil, "Idempotency-Key", "story")
+	if other.status != http.StatusConflict || !strings.Contains(string(other.body), `"idempotency_key_reused"`) {
+		t.Errorf("another request under the key: status %d: %s", other.status, other.body)
+	}
+	unmoved("a key that comes again", after)
 }
 
 // undoPart takes the last transaction, one of all repositories, back in the last of them, and puts

@@ -2,12 +2,16 @@ package bench_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"testing"
 	"time"
 
 	"packhorse/engine"
+	"packhorse/pack/object"
+	"packhorse/refs"
 )
 
 // BenchmarkMoment makes reads as requests do, each now and at a moment before a thousand
@@ -16,7 +20,12 @@ import (
 func BenchmarkMoment(b *testing.B) {
 	ctx := context.Background()
 	host := openHost(b, false)
-	repo := openHistory(b).push(b, host, "r")
+	history := openHistory(b)
+	repo := history.push(b, host, "r")
+	if _, err := repo.CreateTag(ctx, bencher, refs.Main, "v1", engine.CommitName{Text: "main~1"}); err != nil {
+		b.Fatal(err)
+	}
+	settle(b, host)
 	files := allFiles(b, repo)
 	sequence, err := repo.Sequence(ctx)
 	if err != nil {
@@ -30,6 +39,75 @@ func BenchmarkMoment(b *testing.B) {
 		}
 	}
 	reads := map[string]func(repo *engine.Repository, i int) error{
+		"tags": func(repo *engine.Repository, _ int) error {
+			_, err := repo.Tags(ctx, refs.Main, "", 20)
+			return err
+		},
+		"diff": func(repo *engine.Repository, i int) error {
+			name := engine.CommitName{Text: fmt.Sprint("main~", i%50)}
+			d, err := repo.CommitDiff(ctx, engine.CommitDiffRequest{Commit: name}, free{})
+			if err != nil {
+				return err
+			}
+			for _, err := range d.Files(func() error { return nil }) {
+				if err != nil {
+					return err
+				}
+			}
+			return d.Close()
+		},
+		"blame": func(repo *engine.Repository, _ int) error {
+			blame, err := repo.Blame(ctx, engine.BlameRequest{Path: history.busiest})
+			if err != nil {
+				return err
+			}
+			for _, err := range blame.Lines(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return blame.Close()
+		},
+		"grep": func(repo *engine.Repository, _ int) error {
+			_, err := repo.Grep(ctx, engine.GrepRequest{Pattern: "packhorses?[0-9]"})
+			return err
+		},
+		"archive": func(repo *engine.Repository, _ int) error {
+			a, err := repo.Archive(ctx, engine.ArchiveRequest{})
+			if err != nil {
+				return err
+			}
+			return errors.Join(a.WriteTar(ctx, io.Discard), a.Close())
+		},
+		"metadata": func(repo *engine.Repository, _ int) error {
+			list, err := repo.Metadata(ctx, engine.MetadataRequest{})
+			if err != nil {
+				return err
+			}
+			for _, err := range list.Commits(ctx) {
+				if err != nil {
+					return err
+				}
+			}
+			return list.Close()
+		},
+		"clone": func(repo *engine.Repository, _ int) error {
+			names, err := repo.Advertise(ctx, refs.Main)
+			if err != nil {
+				return err
+			}
+			for _, err := range names.All(ctx, "") {
+				if err != nil {
+					return err
+				}
+			}
+			f, err := repo.Fetch(ctx, engine.FetchRequest{Wants: []object.ID{history.tip}, OFSDelta: true})
+			if err != nil {
+				return errors.Join(err, names.Close())
+			}
+			defer f.Close()
+			return errors.Join(f.Send(ctx, io.Discard, engine.SendOptions{}), names.Close())
+		},
 		"branches": func(repo *engine.Repository, _ int) error {
 			_, err := repo.Branches(ctx, 0, "", 20)
 			return err

@@ -199,15 +199,60 @@ func (s *commandShell) run(t *testing.T, command string) string {
 // times and sizes.
 type sayings struct {
 	ids map[string]string // of the page, to those of the server
+	// amounts is set for what commands print for people: see amountForms. Columns may have another
+	// width, rows that begin with the id of a server another order, and lines of a log do not count.
+	amounts bool
 }
 
 var (
-	idForm = regexp.MustCompile(`\b[0-9a-f]{40,64}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+	idForm = regexp.MustCompile(`\b(?:[0-9a-f]{40,64}|[0-9a-f]{32}|[0-9a-f]{16})\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
 	// changing matches text that differs from run to run: an id, a time, a request id; and omissions
 	// of the page.
 	changing = regexp.MustCompile(idForm.String() +
 		`|\d{4}-\d\d-\d\dT[0-9:.]+Z|\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT|\b[0-9a-f]{12}-[0-9a-z]+\b|…`)
+	// amountForms match what else differs where people read it. Other numbers are those of the page.
+	amountForms = []*regexp.Regexp{
+		regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: UTC)?`),          // a time
+		regexp.MustCompile(`\b(?:in )?\d+ (?:second|minute|hour|day)s?\b(?: ago)?`), // an age
+		regexp.MustCompile(`\b\d+(?:\.\d+)? (?:[KMGT]iB|B)\b`),                      // a size
+		regexp.MustCompile(`\b\d+ (?:byte|file|object|row|ref)s?\b`),
+		regexp.MustCompile(`\b\d+(?:\.\d+)?(?:ms|µs|s)\b`), // a duration
+		regexp.MustCompile(`\bprocess \d+\b`),
+		regexp.MustCompile(`  +`), // between columns
+	}
+	logLine   = regexp.MustCompile(`(?m)^time=\S+ level=(?:INFO|WARN) .*\n`)
+	serverRow = regexp.MustCompile(`^[0-9a-f]{32} +`)
 )
+
+// next finds the next text that differs from run to run, and says what may stand in its place.
+func (s *sayings) next(text string) (at []int, form string) {
+	at, form = changing.FindStringIndex(text), "(?:"+changing.String()+")"
+	if !s.amounts {
+		return at, form
+	}
+	for _, amount := range amountForms {
+		if other := amount.FindStringIndex(text); other != nil && (at == nil || other[0] < at[0]) {
+			at, form = other, "(?:"+amount.String()+")"
+		}
+	}
+	return at, form
+}
+
+// sortRows sorts each run of rows that begin with the id of a server by what is behind it.
+func sortRows(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		rows := 0
+		for i+rows < len(lines) && serverRow.MatchString(lines[i+rows]) {
+			rows++
+		}
+		slices.SortFunc(lines[i:i+rows], func(a, b string) int {
+			return strings.Compare(serverRow.ReplaceAllString(a, ""), serverRow.ReplaceAllString(b, ""))
+		})
+		i += rows
+	}
+	return strings.Join(lines, "\n")
+}
 
 // translated is a command with the ids that the server has given.
 func (s *sayings) translated(command string) string {
@@ -223,9 +268,12 @@ func (s *sayings) translated(command string) string {
 func (s *sayings) text(want, got string) error {
 	var form strings.Builder
 	var fresh []string
+	if s.amounts {
+		want, got = sortRows(want), sortRows(logLine.ReplaceAllString(got, ""))
+	}
 	rest := strings.TrimSpace(want)
 	for {
-		at := changing.FindStringIndex(rest)
+		at, other := s.next(rest)
 		if at == nil {
 			break
 		}
@@ -245,7 +293,7 @@ func (s *sayings) text(want, got string) error {
 			fresh = append(fresh, word)
 			form.WriteString("(" + idForm.String() + ")")
 		default:
-			form.WriteString("(?:" + changing.String() + ")")
+			form.WriteString(other)
 		}
 	}
 	form.WriteString(regexp.QuoteMeta(rest))

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -131,11 +132,18 @@ cd "$2" && go build -o packhorse ./cmd/packhorse`
 	return filepath.Join(dir, "packhorse")
 }
 
+// portsTried is how many ports freePort has tried.
+var portsTried atomic.Int32
+
 // freePort returns an address of the loopback that nothing listens on. It is none that the system
-// gives to others.
+// gives to others, nor one that was returned before.
 func freePort(t *testing.T) string {
 	t.Helper()
-	for port := 20000 + os.Getpid()%10000; port < 32000; port++ {
+	for {
+		port := 20000 + os.Getpid()%10000 + int(portsTried.Add(1))
+		if port >= 32000 {
+			break
+		}
 		address := fmt.Sprintf("127.0.0.1:%d", port)
 		if listener, err := net.Listen("tcp", address); err == nil {
 			if err := listener.Close(); err != nil {
@@ -152,14 +160,22 @@ func freePort(t *testing.T) string {
 // own mounts, which end with it, if the machine allows that.
 func startDrillShell(t *testing.T, dir string) (sh *pageShell, mounts bool) {
 	t.Helper()
-	command := []string{"bash"}
+	var command []string
 	for _, own := range [][]string{{"unshare", "--mount"}, {"unshare", "--map-root-user", "--mount"}} {
 		probe := exec.Command(own[0], append(own[1:], "mount", "-t", "tmpfs", "tmpfs", dir)...)
 		if probe.Run() == nil {
-			command, mounts = append(own, command...), true
+			command, mounts = own, true
 			break
 		}
 	}
+	return startGroupShell(t, dir, command...), mounts
+}
+
+// startGroupShell starts a shell, by a command if one is given, that ends with the test, with all
+// that it has started. A test that fails prints server.log in the folder.
+func startGroupShell(t *testing.T, dir string, command ...string) *pageShell {
+	t.Helper()
+	command = append(command, "bash")
 	cmd := exec.Command(command[0], command[1:]...) // ended below
 	cmd.Dir, cmd.Env = dir, oracle.EnvOutside(dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -185,9 +201,9 @@ func startDrillShell(t *testing.T, dir string) (sh *pageShell, mounts bool) {
 			t.Logf("%v\n%s", err, regexp.MustCompile("(?m)^.* msg=request .*\n").ReplaceAll(log, nil))
 		}
 	})
-	sh = &pageShell{&commandShell{in, bufio.NewReader(out)}, dir}
+	sh := &pageShell{&commandShell{in, bufio.NewReader(out)}, dir}
 	sh.prepare(t)
-	return sh, mounts
+	return sh
 }
 
 // drillWriter commits to a branch, each commit under a key, and repeats what fails as

@@ -19,9 +19,11 @@ type examples struct {
 type exampleBlock struct {
 	line int    // of the page, at which its text begins
 	part string // the heading of the second level that it stands under
-	kind string // the word behind the fence, such as sh
-	file string // the name under which the sentence before it has the reader save it
-	text string
+	// section is the heading of any level but the first that it stands under, "" for none.
+	section string
+	kind    string // the word behind the fence, such as sh
+	file    string // the name under which the sentence before it has the reader save it
+	text    string
 	// answer is the block right behind one of the kind sh, which shows what the commands print.
 	answer, answerKind string
 }
@@ -37,12 +39,12 @@ func readExamples(t *testing.T, path string) *examples {
 	}
 	page := &examples{path: path}
 	var block *exampleBlock
-	part, file, closed := "", "", 0 // closed is the line at which the last block ended
+	part, section, file, closed := "", "", "", 0 // closed is the line at which the last block ended
 	for i, line := range strings.Split(string(text), "\n") {
 		kind, fence := strings.CutPrefix(line, "```")
 		switch {
 		case fence && block == nil:
-			block = &exampleBlock{line: i + 2, part: part, kind: kind, file: file}
+			block = &exampleBlock{line: i + 2, part: part, section: section, kind: kind, file: file}
 			file = ""
 		case fence:
 			last := len(page.blocks) - 1
@@ -57,8 +59,11 @@ func readExamples(t *testing.T, path string) *examples {
 			block.text += line + "\n"
 		case strings.TrimSpace(line) != "":
 			file = ""
-			if heading, ok := strings.CutPrefix(line, "## "); ok {
-				part = heading
+			if level, heading, ok := strings.Cut(line, " "); ok && len(level) > 1 && strings.Trim(level, "#") == "" {
+				section = heading
+				if len(level) == 2 {
+					part = heading
+				}
 			}
 			if found := savedAs.FindStringSubmatch(line); found != nil {
 				file = found[1]
@@ -69,7 +74,7 @@ func readExamples(t *testing.T, path string) *examples {
 }
 
 // run saves the files of a page and runs its commands in a shell, in order, and compares what they
-// print with the page. A command may fail only where the page shows an error of git.
+// print with the page. A command may fail only where the page shows an error of git or of ours.
 func (e *examples) run(t *testing.T, sh *pageShell) {
 	t.Helper()
 	said := &sayings{ids: make(map[string]string)}
@@ -90,10 +95,46 @@ func (e *examples) run(t *testing.T, sh *pageShell) {
 	}
 }
 
+// typed returns the commands of a block of the kind console, each as a block of the kind sh with
+// what the page shows behind it as its answer. A line that begins with "$ " is a command, and goes
+// on behind a backslash.
+func (b exampleBlock) typed() []exampleBlock {
+	var commands []exampleBlock
+	goesOn := false
+	for i, line := range strings.Split(strings.TrimSuffix(b.text, "\n"), "\n") {
+		command, begins := strings.CutPrefix(line, "$ ")
+		if begins && !goesOn {
+			one := b
+			one.line, one.kind, one.text = b.line+i, "sh", ""
+			commands = append(commands, one)
+		}
+		if len(commands) == 0 {
+			continue // it is shown, and not typed
+		}
+		last := &commands[len(commands)-1]
+		if begins || goesOn {
+			last.text += command + "\n"
+			goesOn = strings.HasSuffix(line, "\\")
+			continue
+		}
+		last.answer += line + "\n"
+		last.answerKind = "text"
+		if strings.HasPrefix(last.answer, "{") && !strings.Contains(last.answer, "…") {
+			last.answerKind = "json"
+		}
+	}
+	return commands
+}
+
+// showsFailure reports whether an answer is that of a command that fails.
+func showsFailure(answer string) bool {
+	return strings.Contains(answer, "error: ") || strings.Contains(answer, "fatal: ") || strings.HasPrefix(answer, "packhorse: ")
+}
+
 func (e *examples) runBlock(t *testing.T, sh *pageShell, said *sayings, block exampleBlock) {
 	t.Helper()
 	got, failed := sh.try(t, said.translated(block.text))
-	if failed != "" && !strings.Contains(block.answer, "error: ") && !strings.Contains(block.answer, "fatal: ") {
+	if failed != "" && !showsFailure(block.answer) {
 		t.Fatalf("%s:%d: failed: %s\n%s", e.path, block.line, failed, got)
 	}
 	var differs error

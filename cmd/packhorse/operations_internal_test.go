@@ -207,8 +207,7 @@ var (
 	typedCommand = regexp.MustCompile(`(?m)^\$ packhorse (.*)$`)
 )
 
-// Every command line of ours that a page shows is one of ours. Quick start and drills are run as a
-// whole: see TestQuickstart and TestDrills.
+// Every command line of ours that a page shows is one of ours, also where TestPages cannot run it.
 func TestPagesCommands(t *testing.T) {
 	t.Parallel()
 	pages := []string{"../../README.md"}

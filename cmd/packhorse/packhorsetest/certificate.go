@@ -13,16 +13,21 @@ import (
 
 // WriteCertificate makes a certificate for the loopback that signs itself, good for a day.
 func WriteCertificate(certFile, keyFile string) error {
+	now := time.Now()
+	return WriteCertificateOf(now.Add(-time.Hour), now.Add(24*time.Hour), certFile, keyFile)
+}
+
+// WriteCertificateOf is WriteCertificate for one that is good from one time until another.
+func WriteCertificateOf(from, until time.Time, certFile, keyFile string) error {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(now.UnixNano()),
+		SerialNumber:          big.NewInt(time.Now().UnixNano()),
 		Subject:               pkix.Name{CommonName: "packhorse test"},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(24 * time.Hour),
+		NotBefore:             from,
+		NotAfter:              until,
 		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
 		DNSNames:              []string{"localhost"},
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,

@@ -94,7 +94,8 @@ until packhorse webhooks list --data /var/lib/packhorse | grep -q ' 1 dead'; do 
 			},
 		},
 		{
-			page: "docs/upstreams.md", sections: []string{"Create a repository with an upstream"}, stage: (*machine).withUpstream,
+			page: "docs/upstreams.md", programs: []string{"git"}, stage: (*machine).withUpstream,
+			sections: []string{"Create a repository with an upstream"},
 			before: map[string]string{
 				`curl -sS -H "Authorization: Bearer $TOKEN" $PACKHORSE/api/v1/repo`: `
 until curl -sS -H "Authorization: Bearer $TOKEN" $PACKHORSE/api/v1/repo | grep '"state":"synced"'; do sleep 0.05; done`,

@@ -37,14 +37,29 @@ func TestConsoleScripts(t *testing.T) {
 				[["one", "one"], ["-- two", "++ two"], [null, "@@ -1 +1 @@"], ["end", "end"]]);
 			is("second", [hunks[1].rows[0].old, hunks[1].rows[1].now], [10, 11]);
 			is("bytes", parse("diff --git a/b b/b\nGIT binary patch\nliteral 1\n").binary, true);`,
-		// Of a diff that was cut anywhere, the files before the cut are read.
-		"cut": `
-			const { wholeFiles } = await import("/console/patch.js");
+		// A diff is read as it comes, in any parts; of one that was cut, the files before the cut.
+		"answer": `
+			const { Answer } = await import("/console/patch.js");
 			const files = [{ path: "a\"]}\\", raw: "}\n[", inline: [{ old: [[0, 1]] }] }, { path: "b", inline: [] }, { path: "{" }];
-			const text = '{"branch":"\\"files\\":[{","files":' + JSON.stringify(files) + ',"stats":{"files":3}}';
+			const text = '{"branch":"\\"files\\":[{","files":' + JSON.stringify(files) + ',"filtered_files":[{"path":"c"}],"stats":{"files":4}}';
+			for (const most of [1, 2, 5, 20, 100]) {
+				for (let round = 0; round < 30; round++) {
+					const answer = new Answer();
+					const found = [];
+					for (let i = 0; i < text.length;) {
+						const size = 1 + random(most);
+						found.push(...answer.take(text.slice(i, i + size)));
+						i += size;
+					}
+					answer.end();
+					is("head", answer.head, { branch: '"files":[{', files: [] });
+					is("files", found, files);
+					is("rest", answer.rest, { files: [], filtered_files: [{ path: "c" }], stats: { files: 4 } });
+				}
+			}
 			let most = 0;
 			for (let i = 0; i <= text.length; i++) {
-				const found = wholeFiles(text.slice(0, i));
+				const found = new Answer().take(text.slice(0, i));
 				is("cut at " + i, found, files.slice(0, found.length));
 				if (found.length < most) wrong.push("fewer files at " + i);
 				most = found.length;

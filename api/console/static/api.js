@@ -54,26 +54,32 @@ export async function text(path, signal) {
   return { status: response.status, answer };
 }
 
-// readUpTo reads a response up to a bound, and reports whether that was all.
-export async function readUpTo(response, maxBytes) {
+// readParts reads a response up to a bound, gives take each part as it comes, waits for what take
+// promises, and reports whether that was all.
+export async function readParts(response, maxBytes, take) {
   const reader = response.body.getReader();
-  const chunks = [];
   let size = 0;
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) break;
+    if (done) return true;
     size += value.length;
-    chunks.push(value);
+    await take(value);
     if (size > maxBytes) {
       await reader.cancel();
-      break;
+      return false;
     }
   }
-  const all = new Uint8Array(size);
+}
+
+// readUpTo reads a response up to a bound, and reports whether that was all.
+export async function readUpTo(response, maxBytes) {
+  const chunks = [];
+  const whole = await readParts(response, maxBytes, (chunk) => chunks.push(chunk));
+  const all = new Uint8Array(chunks.reduce((size, chunk) => size + chunk.length, 0));
   let at = 0;
   for (const chunk of chunks) {
     all.set(chunk, at);
     at += chunk.length;
   }
-  return { bytes: all, whole: size <= maxBytes };
+  return { bytes: all, whole };
 }

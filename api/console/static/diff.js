@@ -3,12 +3,13 @@
 import * as api from "./api.js";
 import { codeTable, highlighter, lineCell } from "./code.js";
 import { append, h, say } from "./dom.js";
-import { count } from "./format.js";
+import { count, figure } from "./format.js";
 import { at } from "./route.js";
-import { overlay, pairs, parse, units, wholeFiles } from "./patch.js";
+import { Answer, overlay, pairs, parse, units } from "./patch.js";
 import { plain, shown } from "./visible.js";
 
 const answerMax = 4 * 1024 * 1024; // bytes of a diff that a page takes
+const firstBytes = 32 * 1024; // of them, after which the first files are shown
 const linesOpen = 800; // changed lines up to which files are shown open
 const linesFile = 3000; // rows of one file that are shown at once
 const wide = matchMedia("(min-width: 60rem)");
@@ -20,85 +21,100 @@ const reasons = {
   lock: "it is a lock file",
 };
 
-// diff asks for a diff and returns its elements.
+// diff asks for a diff and returns its elements. Those of a large one are the first files: further
+// ones are added as they come.
 export async function diff(token, repo, path, query, signal) {
   const response = await api.call(token, path, { query: { ...query, inline: "true" }, signal });
-  const { bytes, whole } = await api.readUpTo(response, answerMax);
-  const text = new TextDecoder().decode(bytes);
-  const answer = whole ? JSON.parse(text) : { files: wholeFiles(text), filtered_files: [] };
-  const one = async (file) => {
-    const paths = [file.path, file.old_path].filter(Boolean);
-    const again = await api.call(token, path, { query: { ...query, inline: "true", path: paths }, signal });
-    const read = await api.readUpTo(again, answerMax);
-    if (!read.whole) throw new Error("The diff of this file is larger than the console shows.");
-    return JSON.parse(new TextDecoder().decode(read.bytes)).files[0] ?? file;
-  };
   const context = {
     repo,
-    ref: answer.sha ?? query.branch ?? query.ref,
-    base: answer.base_sha ?? answer.merge_base_sha,
-    one,
+    one: async (file) => {
+      const paths = [file.path, file.old_path].filter(Boolean);
+      const again = await api.call(token, path, { query: { ...query, inline: "true", path: paths }, signal });
+      const read = await api.readUpTo(again, answerMax);
+      if (!read.whole) throw new Error("The diff of this file is larger than the console shows.");
+      return JSON.parse(new TextDecoder().decode(read.bytes)).files[0] ?? file;
+    },
   };
+  const answer = new Answer();
+  const decoder = new TextDecoder();
+  const notice = h("p", { class: "notice", role: "status", hidden: true });
+  const { element: index, heading, list } = contents();
+  const sections = h("div", { "aria-busy": "true" });
+  let found = 0;
+  let read = 0;
   let budget = linesOpen;
-  const sections = [...answer.files, ...answer.filtered_files].map((file) => {
-    budget -= file.additions + file.deletions + 5;
-    return section(file, context, budget > 0 && !file.reason);
+  const add = (files) => {
+    const { head } = answer;
+    context.ref = head?.sha ?? query.branch ?? query.ref;
+    context.base = head?.base_sha ?? head?.merge_base_sha;
+    for (const file of files) {
+      budget -= file.additions + file.deletions + 5;
+      const element = section(file, context, budget > 0 && !file.reason);
+      sections.append(element);
+      list.append(entry(file, element));
+      found++;
+    }
+  };
+  let begin;
+  const begun = new Promise((done) => (begin = done));
+  const take = (part) => {
+    add(answer.take(decoder.decode(part, { stream: true })));
+    read += part.length;
+    if (found === 0 || read < firstBytes) return null;
+    heading.textContent = `${count(found, "file")} so far…`;
+    begin();
+    return new Promise((done) => setTimeout(done)); // the page is drawn in between
+  };
+  const end = (whole) => {
+    if (whole) {
+      answer.end();
+      add(answer.rest.filtered_files);
+      heading.replaceChildren(...totals(answer.rest.stats));
+      if (found === 0) sections.append(h("p", { class: "empty" }, "No file differs."));
+    } else {
+      heading.textContent = count(found, "file");
+      notice.hidden = false;
+      const files = count(found, "file");
+      notice.textContent = `The diff is larger than the console takes: the first ${files} of it are shown.`;
+    }
+    index.hidden = found === 0;
+    sections.removeAttribute("aria-busy");
+  };
+  const reading = api.readParts(response, answerMax, take).then(end);
+  await Promise.race([begun, reading]);
+  reading.catch((error) => {
+    if (signal.aborted) return;
+    notice.hidden = false;
+    notice.textContent = `The rest of the diff did not come: ${plain(error.message)}`;
+    sections.removeAttribute("aria-busy");
   });
+  return [notice, index, sections];
+}
+
+// contents is the list of the files of a diff, behind a heading, both to be filled.
+function contents() {
+  const heading = h("summary");
+  const list = h("ul");
+  return { element: h("details", { class: "changed-files" }, heading, list), heading, list };
+}
+
+function totals(stats) {
   return [
-    !whole &&
-      h(
-        "p",
-        { class: "notice" },
-        `The diff is larger than the console takes: the first ${count(answer.files.length, "file")} of it are shown.`,
-      ),
-    summary(answer, sections),
-    sections.map(({ element }) => element),
-    sections.length === 0 && h("p", { class: "empty" }, "No file differs."),
+    `${count(stats.files, "file")} changed, `,
+    h("span", { class: "plus" }, `+${figure(stats.additions)}`),
+    " ",
+    h("span", { class: "minus" }, `−${figure(stats.deletions)}`),
   ];
 }
 
-function summary({ stats }, sections) {
-  if (sections.length === 0) return null;
-  return h(
-    "details",
-    { class: "changed-files" },
-    h(
-      "summary",
-      {},
-      stats
-        ? [
-            count(stats.files, "file"),
-            " changed, ",
-            h("span", { class: "plus" }, `+${stats.additions}`),
-            " ",
-            h("span", { class: "minus" }, `−${stats.deletions}`),
-          ]
-        : count(sections.length, "file"),
-    ),
-    h(
-      "ul",
-      {},
-      sections.map(({ element, file }) =>
-        h(
-          "li",
-          {},
-          h(
-            "button",
-            {
-              type: "button",
-              class: "plain",
-              click: () => {
-                element.open = true;
-                element.querySelector("summary").focus();
-                element.scrollIntoView({ block: "start" });
-              },
-            },
-            shown(file.path),
-          ),
-        ),
-      ),
-    ),
-  );
+// entry is the line of a file in the list, which leads to its section.
+function entry(file, element) {
+  const show = () => {
+    element.open = true;
+    element.querySelector("summary").focus();
+    element.scrollIntoView({ block: "start" });
+  };
+  return h("li", {}, h("button", { type: "button", class: "plain", click: show }, shown(file.path)));
 }
 
 // section is a file of a diff. It is drawn when it is opened.
@@ -128,7 +144,7 @@ function section(file, context, open) {
     element.open = true;
     draw();
   }
-  return { element, file };
+  return element;
 }
 
 function fill(body, file, context) {

@@ -1,4 +1,4 @@
-// Patches as git writes them, read into rows; and the longest whole beginning of a diff that was cut.
+// Patches as git writes them, read into rows; and answers with diffs, read file by file as they come.
 
 // parse reads the patch of one file: its hunks, whether it is binary, and the lines before both.
 export function parse(raw) {
@@ -53,24 +53,59 @@ export function pairs(rows) {
   return all;
 }
 
-// wholeFiles returns the items of "files" that are whole in the text of a diff that was cut.
-export function wholeFiles(text) {
-  const files = [];
-  const begin = text.indexOf('"files":[');
-  let depth = 0;
-  let start = 0;
-  for (let i = begin < 0 ? text.length : begin + '"files":['.length; i < text.length; i++) {
-    const c = text[i];
-    if (c === '"') {
-      for (i++; i < text.length && text[i] !== '"'; i++) if (text[i] === "\\") i++;
-    } else if (c === "{" || c === "[") {
-      if (depth++ === 0) start = i;
-    } else if (c === "}" || c === "]") {
-      if (depth-- === 0) break;
-      if (depth === 0) files.push(JSON.parse(text.slice(start, i + 1)));
-    }
+const beginning = '"files":[';
+
+// Answer reads a diff as it comes. head is what stands before its files, null until that has come;
+// rest is what stands behind them, once the answer is whole.
+export class Answer {
+  constructor() {
+    this.head = null;
+    this.rest = null;
+    this.text = ""; // of which everything before at has been looked at
+    this.at = 0;
+    this.start = 0; // of the item
+    this.depth = 0;
+    this.string = false;
+    this.over = false; // the list of files has ended
   }
-  return files;
+
+  // take adds a text, and returns the files that are whole now.
+  take(text) {
+    this.text += text;
+    if (!this.head) {
+      const begin = this.text.indexOf(beginning);
+      if (begin < 0) return [];
+      this.head = JSON.parse(this.text.slice(0, begin) + beginning + "]}");
+      this.text = this.text.slice(begin + beginning.length);
+    }
+    const files = [];
+    let i = this.at;
+    for (; i < this.text.length && !this.over; i++) {
+      const c = this.text[i];
+      if (this.string) {
+        if (c === "\\" && i + 1 === this.text.length) break; // what it is about has not come
+        if (c === "\\") i++;
+        else if (c === '"') this.string = false;
+      } else if (c === '"') {
+        this.string = true;
+      } else if (c === "{" || c === "[") {
+        if (this.depth++ === 0) this.start = i;
+      } else if (c === "}" || c === "]") {
+        if (this.depth-- === 0) this.over = true;
+        else if (this.depth === 0) files.push(JSON.parse(this.text.slice(this.start, i + 1)));
+      }
+    }
+    const kept = this.over ? i - 1 : this.depth > 0 ? this.start : i;
+    this.text = this.text.slice(kept);
+    this.at = this.over ? 1 : i - kept;
+    this.start = 0;
+    return files;
+  }
+
+  // end reads what stands behind the files. It is for an answer that has come as a whole.
+  end() {
+    this.rest = JSON.parse("{" + beginning + this.text);
+  }
 }
 
 // units turns byte ranges of a line into ranges of its UTF-16 units.

@@ -8,6 +8,7 @@ import { pieces } from "./visible.js";
 // Bounds of what a page shows at once.
 export const fileBytesMax = 512 * 1024;
 export const linesMax = 1500;
+export const linesFirst = 300; // drawn before the page is shown
 
 // lineCell is the cell of a line's text. parts are the pairs of a Highlighter.
 export function lineCell(parts, attributes) {

@@ -1,7 +1,7 @@
 // A file of a revision.
 
 import * as api from "../api.js";
-import { codeTable, fileBytesMax, highlighter, isBinary, lineCell, linesMax, linesOf } from "../code.js";
+import { codeTable, fileBytesMax, highlighter, isBinary, lineCell, linesFirst, linesMax, linesOf } from "../code.js";
 import { h } from "../dom.js";
 import { bytes as size, count, short } from "../format.js";
 import { moreButton } from "../more.js";
@@ -42,10 +42,10 @@ export async function file(parameters, signal) {
     ),
     state,
   );
-  const view = binary
-    ? h("p", { class: "empty" }, "A binary file. Its bytes can be downloaded.")
+  const { view, start } = binary
+    ? { view: h("p", { class: "empty" }, "A binary file. Its bytes can be downloaded.") }
     : lines.length === 0
-      ? h("p", { class: "empty" }, "The file is empty.")
+      ? { view: h("p", { class: "empty" }, "The file is empty.") }
       : text(parameters, lines);
   return {
     title: `${path}${ref ? " at " + ref : ""}`,
@@ -65,10 +65,12 @@ export async function file(parameters, signal) {
       view,
     ],
     target: () => document.querySelector("tr[aria-current]"),
+    start,
   };
 }
 
-// text is the table of the lines. It begins with as many as a page shows at once; a button adds more.
+// text is the table of the lines. It begins with those that are looked at first; start adds the rest
+// of what a page shows at once, and a button adds more.
 function text(parameters, lines) {
   const [from, to] = range(parameters.line);
   const split = highlighter(parameters.path);
@@ -77,6 +79,7 @@ function text(parameters, lines) {
     add(next + linesMax);
     return `${next} lines are shown`;
   });
+  const atOnce = Math.min(Math.max(linesMax, to + 20), lines.length);
   let next = 0;
   function add(end) {
     const rows = [];
@@ -104,11 +107,20 @@ function text(parameters, lines) {
       );
     }
     body.append(...rows);
-    more.hidden = next >= lines.length;
+    more.hidden = next < atOnce || next >= lines.length;
     more.textContent = `Show ${Math.min(linesMax, lines.length - next)} more of ${lines.length} lines`;
   }
-  add(Math.max(linesMax, to + 20));
-  return [codeTable(`Text of ${plain(parameters.path)}`, ["Line", "Text"], body), more];
+  add(Math.max(linesFirst, to + 20));
+  const table = codeTable(`Text of ${plain(parameters.path)}`, ["Line", "Text"], body);
+  if (next < atOnce) table.setAttribute("aria-busy", "true");
+  const start = async (signal) => {
+    while (next < atOnce && !signal.aborted) {
+      await new Promise((done) => setTimeout(done)); // what is there can be used
+      add(Math.min(next + linesFirst, atOnce));
+    }
+    table.removeAttribute("aria-busy");
+  };
+  return { view: [table, more], start };
 }
 
 // range reads "12" or "12-20".

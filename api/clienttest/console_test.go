@@ -351,7 +351,7 @@ func TestConsoleAccess(t *testing.T) {
 	axe := axeScript(t)
 	server, tokens := worlds(t)
 	c := openConsole(t, server, tokens...)
-	c.call(http.MethodPost, "/execute/sync", map[string]any{"script": axe, "args": []any{}}, nil)
+	c.loadAxe(axe)
 	pages := map[string]string{
 		"repositories": "#/", "overview": "#/repository?repo=team%2Fplain", "tree": "#/tree?repo=hostile",
 		"file": "#/file?repo=hostile&path=__proto__.js", "blame": "#/blame?repo=team%2Fplain&path=README.md",
@@ -360,37 +360,60 @@ func TestConsoleAccess(t *testing.T) {
 		"search": "#/search?repo=team%2Fplain&q=line+3", "events": "#/events?repo=team%2Fplain&past=1",
 		"operations": "#/operations", "tokens": "#/signin",
 	}
-	for _, window := range []struct {
-		name  string
-		width int
-		dark  bool
-	}{{"desk", 1280, false}, {"dark", 1280, true}, {"phone", 390, false}} {
+	for _, window := range windows {
 		c.size(window.width, 900, window.dark)
 		for name, address := range pages {
 			c.visit(address)
-			var found []struct {
-				ID, Impact, Help string
-				Nodes            []string
-			}
-			rules := map[string]any{}
-			if window.dark {
-				rules["runOnly"] = []string{"color-contrast"} // all that differs
-			}
-			c.run(&found, `const { violations } = await axe.run(document, args[0]);
-				return violations.map((v) => ({ ID: v.id, Impact: v.impact, Help: v.help, Nodes: v.nodes.map((n) => n.html) }));`, rules)
-			for _, f := range found {
-				if f.Impact == "serious" || f.Impact == "critical" {
-					t.Errorf("%s, %s: %s (%s): %.300q", window.name, name, f.Help, f.ID, f.Nodes)
-				} else {
-					t.Logf("%s, %s: %s: %s: %.200q", window.name, name, cmp.Or(f.Impact, "no impact"), f.Help, f.Nodes)
-				}
-			}
-			if dir := os.Getenv("PACKHORSE_PICTURES"); dir != "" {
-				file := filepath.Join(dir, window.name+"-"+name+".png")
-				if err := os.WriteFile(file, c.picture(), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
+			c.access(window.name, name, window.dark)
+			c.keepPicture(window.name + "-" + name)
 		}
+	}
+}
+
+// windows are where pages are looked at.
+var windows = []struct {
+	name  string
+	width int
+	dark  bool
+}{{"desk", 1280, false}, {"dark", 1280, true}, {"phone", 390, false}}
+
+// loadAxe puts the script of axe-core into the page.
+func (c *console) loadAxe(script string) {
+	c.t.Helper()
+	c.call(http.MethodPost, "/execute/sync", map[string]any{"script": script, "args": []any{}}, nil)
+}
+
+// access holds the page that is shown against axe-core; of contrasts only when it is shown again in
+// other colours. Serious findings are errors.
+func (c *console) access(window, name string, onlyContrast bool) {
+	c.t.Helper()
+	var found []struct {
+		ID, Impact, Help string
+		Nodes            []string
+	}
+	rules := map[string]any{}
+	if onlyContrast {
+		rules["runOnly"] = []string{"color-contrast"} // all that differs
+	}
+	c.run(&found, `const { violations } = await axe.run(document, args[0]);
+		return violations.map((v) => ({ ID: v.id, Impact: v.impact, Help: v.help, Nodes: v.nodes.map((n) => n.html) }));`, rules)
+	for _, f := range found {
+		if f.Impact == "serious" || f.Impact == "critical" {
+			c.t.Errorf("%s, %s: %s (%s): %.300q", window, name, f.Help, f.ID, f.Nodes)
+		} else {
+			c.t.Logf("%s, %s: %s: %s: %.200q", window, name, cmp.Or(f.Impact, "no impact"), f.Help, f.Nodes)
+		}
+	}
+}
+
+// keepPicture writes a picture of the window into the folder PACKHORSE_PICTURES, if one is named.
+func (c *console) keepPicture(name string) {
+	c.t.Helper()
+	dir := os.Getenv("PACKHORSE_PICTURES")
+	if dir == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), c.picture(), 0o600); err != nil {
+		c.t.Fatal(err)
 	}
 }

@@ -4,6 +4,7 @@ package clienttest_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,10 +42,11 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// start runs a server until the test ends. Its output is shown when the test fails.
+// start runs a server until the test ends, of the binary under test unless options name another.
+// Its output is shown when the test fails.
 func start(t *testing.T, options packhorsetest.Options) *packhorsetest.Server {
 	t.Helper()
-	options.Bin = bin
+	options.Bin = cmp.Or(options.Bin, bin)
 	if options.Dir == "" {
 		options.Dir = t.TempDir()
 	}
@@ -75,12 +77,16 @@ func token(t *testing.T, server *packhorsetest.Server, repo string, flags ...str
 	return token
 }
 
-// createRepository makes an empty repository and returns its URL with credentials to read and write
-// it.
-func createRepository(t *testing.T, server *packhorsetest.Server, repo string) string {
+// createRepository makes an empty repository, with a default branch if one is named, and returns
+// its URL with credentials to read and write it.
+func createRepository(t *testing.T, server *packhorsetest.Server, repo string, branch ...string) string {
 	t.Helper()
+	settings := "{}"
+	if len(branch) > 0 {
+		settings = fmt.Sprintf(`{"default_branch": %q}`, branch[0])
+	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/repos",
-		strings.NewReader("{}"))
+		strings.NewReader(settings))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -254,6 +254,39 @@ func TestConsolePages(t *testing.T) {
 	}
 }
 
+// TestConsoleIsFresh changes a file that had been as it was for decades, which a browser takes for
+// a reason not to ask again, and sees the change.
+func TestConsoleIsFresh(t *testing.T) {
+	t.Parallel()
+	need(t, "chromium", "chromium-browser")
+	server, tokens := worlds(t)
+	c := openConsole(t, server, tokens...)
+	const address = "#/file?repo=hostile&path=constructor"
+	if page := c.visit(address); strings.Contains(page.Text, "changed now") {
+		t.Fatalf("the file is %q", page.Text)
+	}
+	body := strings.NewReader(`{"metadata": {"target_branch": "main", "commit_message": "change", "author": ` +
+		`{"name": "a", "email": "a@example.com"}, "files": [{"path": "constructor", "content_id": "1"}]}}` + "\n" +
+		`{"blob_chunk": {"content_id": "1", "data": "Y2hhbmdlZCBub3cK", "eof": true}}` + "\n")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/repos/commit-pack", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token(t, server, "hostile"))
+	request.Header.Set("Content-Type", "application/x-ndjson")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusCreated {
+		t.Fatalf("%s, %v", response.Status, err)
+	}
+	c.visit("#/")
+	if page := c.visit(address); !strings.Contains(page.Text, "changed now") {
+		t.Error("the page shows the file as it was")
+	}
+}
+
 // TestConsoleEvents sees a write while the page of events is open.
 func TestConsoleEvents(t *testing.T) {
 	t.Parallel()

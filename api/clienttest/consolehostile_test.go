@@ -16,19 +16,20 @@ const markup = `<script>alert(1)</script><img src=x onerror=alert(2)>`
 func hostileFiles() map[string]string {
 	return map[string]string{
 		strings.ReplaceAll(markup, "/", "_") + ".html": strings.Repeat(markup, 3) + "\n<svg onload=alert(3)>\n",
-		"rtl\u202egnp.exe":                        "user = \"\u202e\u2066// admin\u2069 \u2066\"\nzero\u200bwidth\n",
-		"esc\x1b[31mred\x07.txt":                  "\x1b[2J\x1b]0;title\x07 red \x1b[31m\r\nbell\x07\n",
-		strings.Repeat("long", 50) + ".js":        "var a = \"" + strings.Repeat("A", 5000) + "\";\n",
-		"invalid\xff\xfe.c":                       "int x = 1; \xff\xfe /* \xc3\x28 */\n",
-		"a b\tc\"d'e&amp;<b>.go":                  "package main // <b>bold</b>\n/* open\n",
-		"javascript:alert(4)":                     "#/repository?repo=x\n",
-		"\u0645\u0631\u062d\u0628\u0627.py":       "# \u0645\u0631\u062d\u0628\u0627\nprint(\"hi\")\n",
-		"__proto__.js":                            "constructor.toString()\n",
-		"constructor":                             "one\n",
-		"line\nfeed":                              "y\n",
-		"..%2f..&q=1#frag?x=%00+ .c":              "z\n",
-		"binary":                                  "\x00\x01\x02\xff",
-		"empty":                                   "",
+		"rtl\u202egnp.exe":                  "user = \"\u202e\u2066// admin\u2069 \u2066\"\nzero\u200bwidth\n",
+		"esc\x1b[31mred\x07.txt":            "\x1b[2J\x1b]0;title\x07 red \x1b[31m\r\nbell\x07\n",
+		strings.Repeat("long", 50) + ".js":  "var a = \"" + strings.Repeat("A", 5000) + "\";\n",
+		"invalid\xff\xfe.c":                 "int x = 1; \xff\xfe /* \xc3\x28 */\n",
+		"a b\tc\"d'e&amp;<b>.go":            "package main // <b>bold</b>\n/* open\n",
+		"javascript:alert(4)":               "#/repository?repo=x\n",
+		"\u0645\u0631\u062d\u0628\u0627.py": "# \u0645\u0631\u062d\u0628\u0627\nprint(\"hi\")\n",
+		"__proto__.js":                      "constructor.toString()\n",
+		"constructor":                       "one\n",
+		"line\nfeed":                        "y\n",
+		"..%2f..&q=1#frag?x=%00+ .c":        "z\n",
+		"many":                              strings.Repeat("x\n", 4000),
+		"binary":                            "\x00\x01\x02\xff",
+		"empty":                             "",
 		"tags\U000e0041\u2028\u2029\ufeffhere.md": "\u0085\u009b31m c1 \u061c \u200e\n",
 	}
 }
@@ -46,7 +47,8 @@ func hostile(t *testing.T) string {
 		cmd.Stdin = strings.NewReader(input)
 		cmd.Env = append(environment(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 		for _, who := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_"} {
-			cmd.Env = append(cmd.Env, who+"NAME=&lt;b&gt;\u202eevil\x1b[31m \"onload=alert(5)", who+"EMAIL=\"onerror=alert(6)\u2066")
+			cmd.Env = append(cmd.Env, who+"NAME=&lt;b&gt;\u202eevil\x1b[31m \"onload=alert(5)", who+"EMAIL=\"onerror=alert(6)\u2066",
+				who+"DATE=2001-02-03T04:05:06Z")
 		}
 		out, err := cmd.Output()
 		if err != nil {

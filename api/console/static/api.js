@@ -29,6 +29,7 @@ export async function call(token, path, { query, body, headers, signal } = {}) {
     credentials: "omit",
     referrerPolicy: "no-referrer",
     redirect: "error",
+    cache: "no-store", // a browser would show an old file for weeks, and keep it after the tab
   });
   if (!response.ok) throw new Refusal(response.status, await reason(response));
   return response;
@@ -49,7 +50,8 @@ export async function json(token, path, options) {
 
 // text reads an open page of the server, such as /metrics, without a token.
 export async function text(path, signal) {
-  const response = await fetch(new URL(path, server), { signal, credentials: "omit", redirect: "error" });
+  const options = { signal, credentials: "omit", redirect: "error", cache: "no-store" };
+  const response = await fetch(new URL(path, server), options);
   const answer = await response.text();
   return { status: response.status, answer };
 }

@@ -1,9 +1,11 @@
 package console_test
 
 import (
+	"math"
 	"os"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -120,6 +122,48 @@ func TestWidths(t *testing.T) {
 			number++
 			if size := len([]rune(strings.TrimSuffix(line, "\n"))); size > 120 {
 				t.Errorf("%s:%d: %d columns", name, number, size)
+			}
+		}
+	}
+}
+
+// Text is readable on what may be behind it, light and dark: a contrast of at least 4.5 (WCAG 2,
+// AA). On what has changed within a line all text is ink.
+func TestContrasts(t *testing.T) {
+	t.Parallel()
+	texts := files(t)
+	if !regexp.MustCompile(`(?s)\.add \.changed,\s*\.del \.changed \{\s*color: var\(--ink\)`).MatchString(texts[console.Path+"/code.css"]) {
+		t.Error("what has changed is not ink")
+	}
+	light, dark, _ := strings.Cut(texts[console.Path+"/colors.css"], "@media")
+	colour := regexp.MustCompile(`--([a-z-]+): #([0-9a-f]{6})`)
+	for theme, text := range map[string]string{"light": light, "dark": dark} {
+		colours := make(map[string]float64) // relative luminances
+		for _, found := range colour.FindAllStringSubmatch(text, -1) {
+			var channels [3]float64
+			for i := range channels {
+				n, err := strconv.ParseUint(found[2][2*i:2*i+2], 16, 8)
+				if err != nil {
+					t.Fatal(err)
+				}
+				channels[i] = float64(n) / 255 / 12.92
+				if n > 10 {
+					channels[i] = math.Pow((float64(n)/255+0.055)/1.055, 2.4)
+				}
+			}
+			colours[found[1]] = 0.2126*channels[0] + 0.7152*channels[1] + 0.0722*channels[2]
+		}
+		for back, fronts := range map[string]string{
+			"paper": "ink dim accent good warn bad", "panel": "ink dim accent comment string number keyword",
+			"sunk": "ink dim accent good warn bad", "accent-soft": "ink accent comment string number keyword",
+			"add": "ink comment string number keyword", "del": "ink comment string number keyword",
+			"add-strong": "ink", "del-strong": "ink",
+		} {
+			for front := range strings.FieldsSeq(fronts) {
+				lighter, darker := max(colours[front], colours[back]), min(colours[front], colours[back])
+				if contrast := (lighter + 0.05) / (darker + 0.05); contrast < 4.5 {
+					t.Errorf("%s: %s on %s has a contrast of %.2f", theme, front, back, contrast)
+				}
 			}
 		}
 	}

@@ -30,7 +30,9 @@ func debianVersion(version string) string {
 	return release + mark + strings.ReplaceAll(rest, "-", ".")
 }
 
-// The control file and the scripts of a package: see deb-control(5) and deb-postinst(5).
+// The control file and the scripts of a package: see deb-control(5) and deb-postinst(5). DPKG_ROOT
+// is set when a script runs outside of the system that the package is installed in, as for an
+// image: then it leaves this machine alone.
 const (
 	debControl = `Package: packhorse
 Version: %s
@@ -48,16 +50,18 @@ Description: git host with an API
 set -e
 if [ "$1" = configure ]; then
 	if command -v systemd-sysusers >/dev/null; then
-		systemd-sysusers packhorse.conf
-	elif ! getent passwd packhorse >/dev/null; then
-		useradd --system --home-dir /var/lib/packhorse --shell /usr/sbin/nologin packhorse
+		systemd-sysusers ${DPKG_ROOT:+--root="$DPKG_ROOT"} packhorse.conf
+	elif [ -n "$DPKG_ROOT" ] && grep -qs '^packhorse:' "$DPKG_ROOT/etc/passwd"; then
+		: # an upgrade
+	elif [ -n "$DPKG_ROOT" ] || ! getent passwd packhorse >/dev/null; then
+		useradd ${DPKG_ROOT:+--prefix "$DPKG_ROOT"} --system --home-dir /var/lib/packhorse --shell /usr/sbin/nologin packhorse
 	fi
-	if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+	if [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 fi
 `
 	debPrerm = `#!/bin/sh
 set -e
-if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl stop packhorse.service; fi
+if [ "$1" = remove ] && [ -z "$DPKG_ROOT" ] && [ -d /run/systemd/system ]; then systemctl stop packhorse.service; fi
 `
 	debUser = "u packhorse - \"Packhorse git host\" /var/lib/packhorse\n"
 )

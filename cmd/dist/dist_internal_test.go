@@ -118,7 +118,21 @@ func TestBillOfMaterials(t *testing.T) {
 	}
 }
 
-// TestDist builds a release twice, if PACKHORSE_DIST is set, and compares all bytes.
+func TestPlatforms(t *testing.T) {
+	t.Parallel()
+	if all, err := platformsOf(""); err != nil || len(all) != len(platforms) {
+		t.Errorf("%v, %v", all, err)
+	}
+	if one, err := platformsOf("linux/arm64"); err != nil || !slices.Equal(one, []platform{{"linux", "arm64"}}) {
+		t.Errorf("%v, %v", one, err)
+	}
+	if _, err := platformsOf("linux/amd64,plan9/386"); err == nil || !strings.Contains(err.Error(), `"plan9/386"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestDist builds a release twice, if PACKHORSE_DIST is set, compares all bytes, and installs the
+// package of this machine.
 func TestDist(t *testing.T) {
 	if os.Getenv("PACKHORSE_DIST") == "" {
 		t.Skip("PACKHORSE_DIST is not set")
@@ -126,7 +140,7 @@ func TestDist(t *testing.T) {
 	t.Chdir("../..")
 	out := []string{filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")}
 	for _, dir := range out {
-		if err := run("v1.2.3", time.Unix(1767225600, 0).UTC(), dir); err != nil {
+		if err := run("v1.2.3", time.Unix(1767225600, 0).UTC(), dir, platforms); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,6 +171,15 @@ func TestDist(t *testing.T) {
 		if !slices.Contains(names, "packhorse-v1.2.3-darwin-arm64/"+name) {
 			t.Errorf("the tarball has no %s: %q", name, names)
 		}
+	}
+	s := newScratchSystem(t)
+	s.dpkg(t, "--install", filepath.Join(out[0], "packhorse_1.2.3_"+s.arch+".deb"))
+	if text, err := exec.Command(filepath.Join(s.root, "usr/bin/packhorse"), "version").Output(); err != nil ||
+		!strings.HasPrefix(string(text), "packhorse v1.2.3 ") {
+		t.Errorf("the installed binary: %q, %v", text, err)
+	}
+	if said := s.dpkg(t, "--verify", "packhorse"); said != "" {
+		t.Errorf("dpkg --verify after the installation:\n%s", said)
 	}
 }
 

@@ -48,14 +48,37 @@ func main() {
 	version := flag.String("version", "unknown", "version, as git describe prints it")
 	seconds := flag.Int64("time", 0, "time of all files, in seconds since 1970")
 	out := flag.String("out", "dist", "folder to make; what it holds is replaced")
+	only := flag.String("platforms", "", "platforms with commas between them, as linux/amd64; all by default")
 	flag.Parse()
-	if err := run(*version, time.Unix(*seconds, 0).UTC(), *out); err != nil {
+	chosen, err := platformsOf(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "dist:", err)
+		os.Exit(2)
+	}
+	if err := run(*version, time.Unix(*seconds, 0).UTC(), *out, chosen); err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)
 		os.Exit(1)
 	}
 }
 
-func run(version string, at time.Time, out string) (err error) {
+// platformsOf returns the platforms of a list with commas, all for none.
+func platformsOf(list string) ([]platform, error) {
+	if list == "" {
+		return platforms, nil
+	}
+	var chosen []platform
+	for name := range strings.SplitSeq(list, ",") {
+		at := slices.IndexFunc(platforms, func(p platform) bool { return p.os+"/"+p.arch == name })
+		if at < 0 {
+			return nil, fmt.Errorf("-platforms: %q is not one of linux/amd64, linux/arm64, darwin/arm64", name)
+		}
+		chosen = append(chosen, platforms[at])
+	}
+	return chosen, nil
+}
+
+// run makes a release for some platforms in the folder out.
+func run(version string, at time.Time, out string, chosen []platform) (err error) {
 	work, err := os.MkdirTemp("", "packhorse-dist-")
 	if err != nil {
 		return err
@@ -69,7 +92,7 @@ func run(version string, at time.Time, out string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range platforms {
+	for _, p := range chosen {
 		if err := r.platform(p, docs); err != nil {
 			return fmt.Errorf("%s/%s: %w", p.os, p.arch, err)
 		}

@@ -54,19 +54,19 @@ func TestDrills(t *testing.T) {
 		installed = buildRevision(t, revision)
 	}
 	address := freePort(t)
-	sh, mounts := startDrillShell(t, dir)
+	sh, noMounts := startDrillShell(t, dir)
 	sh.must(t, "LISTEN="+address, "NEW="+bin, "PATH="+filepath.Dir(installed)+":$PATH", "export PACKHORSE_MIN_FREE=4MiB")
 
 	w := &drillWriter{t: t, url: "https://" + address, dir: dir}
 	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var writing sync.WaitGroup
 	defer writing.Wait()
+	defer cancel() // first, also when a part has failed
 	said := &sayings{ids: make(map[string]string)}
 	kept := 0 // of the commits, those that the backup before the upgrade has
 	for i, block := range page.blocks {
-		if !mounts && (block.part == drillDisk || block.part == drillFull) {
-			t.Logf("left out, as nothing can be mounted here: %s:%d", page.path, block.line)
+		if noMounts != "" && (block.part == drillDisk || block.part == drillFull) {
+			t.Logf("skipped: %q at %s:%d, as nothing can be mounted here: %s", block.part, page.path, block.line, noMounts)
 			continue
 		}
 		if begins := i > 0 && page.blocks[i-1].part != block.part; begins {
@@ -88,10 +88,10 @@ func TestDrills(t *testing.T) {
 			writing.Go(func() { w.run(ctx) })
 			w.waitFor(t, 3)
 		case drillBack:
-			w.look(kept)
+			t.Logf("%s: looked for %d acknowledged commits, those of the backup", block.part, w.look(kept))
 		default:
 			w.waitFor(t, w.count()+3) // it has gone on
-			w.look(-1)
+			t.Logf("%s: looked for %d acknowledged commits", block.part, w.look(-1))
 		}
 	}
 	if kept == 0 {
@@ -157,18 +157,20 @@ func freePort(t *testing.T) string {
 }
 
 // startDrillShell starts a shell that ends with the test, with all that it has started. It has its
-// own mounts, which end with it, if the machine allows that.
-func startDrillShell(t *testing.T, dir string) (sh *pageShell, mounts bool) {
+// own mounts, which end with it, if the machine allows that; otherwise noMounts says why not.
+func startDrillShell(t *testing.T, dir string) (sh *pageShell, noMounts string) {
 	t.Helper()
 	var command []string
 	for _, own := range [][]string{{"unshare", "--mount"}, {"unshare", "--map-root-user", "--mount"}} {
 		probe := exec.Command(own[0], append(own[1:], "mount", "-t", "tmpfs", "tmpfs", dir)...)
-		if probe.Run() == nil {
-			command, mounts = own, true
+		out, err := probe.CombinedOutput()
+		if err == nil {
+			command, noMounts = own, ""
 			break
 		}
+		noMounts = fmt.Sprintf("%s: %v: %s", strings.Join(own, " "), err, bytes.TrimSpace(out))
 	}
-	return startGroupShell(t, dir, command...), mounts
+	return startGroupShell(t, dir, command...), noMounts
 }
 
 // startGroupShell starts a shell, by a command if one is given, that ends with the test, with all

@@ -18,7 +18,7 @@ TAGS    := -tags invariants
 LINT    := $(firstword $(wildcard .cache/bin/golangci-lint) $(shell command -v golangci-lint 2>/dev/null))
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test race test-git test-shared test-shared-short test-clients fuzz bench bench-smoke bench-peers bench-distributed dist fmt fmt-check lint tidy ci
+.PHONY: help run build test race test-git test-shared test-shared-short test-dist test-clients fuzz bench bench-smoke bench-peers bench-distributed dist fmt fmt-check lint tidy ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ test-shared-short:
 		./refs ./engine/catalog ./engine/removal ./engine/outbox ./engine/webhook ./engine/upstream && \
 	$(GO) test $(TAGS) -short -timeout 10m -run 'Linearizable|Storm|SharedDuties|Trips|DeleteManyRefs|CareStoreAway' ./engine
 
+test-dist: ## a release made twice, its package installed, the image built and run (root and buildah, else skipped): minutes
+	PACKHORSE_DIST=1 $(GO) test $(TAGS) -v -count=1 -timeout 20m -run 'TestDist$$|TestDebianInstall|TestImage' ./cmd/dist
+	PACKHORSE_DIST=1 $(GO) test $(TAGS) -v -count=1 -timeout 20m -run 'TestDockerfileBuilds' ./cmd/packhorse
+
 test-clients: ## real clients against the binary: npm, go-git, dulwich, isomorphic-git, curl, nginx, Chromium
 	$(GO) test -tags clients,invariants -v -count=1 -timeout 15m ./api/clienttest
 
@@ -97,8 +101,8 @@ bench-distributed: build ## servers over a database and a bucket, with latency, 
 	@if $(HAS_SHARED); then $(GO) test -run '^$$' -bench 'Jobs/$(JOBS)' -benchtime 1x -timeout 60m ./bench/distributed -args -packhorse $(CURDIR)/bin/packhorse; \
 	else echo "bench-distributed: skipped, PostgreSQL or versitygw is missing"; fi
 
-dist: ## what a release consists of, in dist: tarballs, packages, bills of materials, checksums; the same bytes each time
-	$(GO) run ./cmd/dist -version $(VERSION) -time $${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} -out dist
+dist: ## what a release consists of, in dist: tarballs, packages, bills of materials, checksums (PLATFORMS=linux/amd64); the same bytes each time
+	$(GO) run ./cmd/dist $(if $(PLATFORMS),-platforms $(PLATFORMS)) -version $(VERSION) -time $${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} -out dist
 
 fmt: ## format the code
 	$(LINT) fmt

@@ -23,7 +23,9 @@ LINT    := $(firstword $(wildcard .cache/bin/golangci-lint) $(shell command -v g
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: build ## build, start `packhorse dev` and print lines to paste (DATA=.data LISTEN=127.0.0.1:8080)
+run: ## build, start `packhorse dev` and print lines to paste (DATA=.data LISTEN=127.0.0.1:8080)
+	@echo 'building: seconds, or about a minute and a half the first time'
+	@$(MAKE) --no-print-directory build
 	@exec bin/packhorse dev --data $(DATA) $(if $(LISTEN),--listen $(LISTEN))
 
 build: ## build bin/packhorse
@@ -104,8 +106,8 @@ bench-distributed: build ## servers over a database and a bucket, with latency, 
 dist: ## what a release consists of, in dist: tarballs, packages, bills of materials, checksums (PLATFORMS=linux/amd64); the same bytes each time
 	$(GO) run ./cmd/dist $(if $(PLATFORMS),-platforms $(PLATFORMS)) -version $(VERSION) -time $${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} -out dist
 
-fmt: ## format the code
-	$(LINT) fmt
+fmt: ## format the code; by gofmt where golangci-lint is missing
+	$(if $(LINT),$(LINT) fmt,gofmt -w .)
 
 fmt-check:
 	@if [ -n "$(LINT)" ]; then $(LINT) fmt --diff; else test -z "$$(gofmt -l . | tee /dev/stderr)"; fi

@@ -210,7 +210,7 @@ func (s *scan) org(name string) *issuer {
 			case errors.Is(err, fs.ErrNotExist):
 				org.config = defaultOrgConfig()
 			case err != nil && s.unread[file] == nil:
-				s.complaints[file] = err.Error()
+				s.complaints[file] = oneLine(err, ErrOrgConfig)
 			}
 		case isKey:
 			key, err := s.key(id, file)
@@ -220,7 +220,7 @@ func (s *scan) org(name string) *issuer {
 			case s.unread[file] != nil:
 				org.blind = true
 			default:
-				s.complaints[file] = err.Error()
+				s.complaints[file] = oneLine(err, ErrKey)
 			}
 		}
 	}

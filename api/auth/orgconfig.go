@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -109,12 +111,72 @@ func ParseOrgConfig(data []byte) (*OrgConfig, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(config); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: %w", ErrOrgConfig, err)
+		return nil, fmt.Errorf("%w: %s", ErrOrgConfig, inPlainWords(err))
 	}
 	if err := config.check(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOrgConfig, err)
 	}
 	return config, nil
+}
+
+var (
+	yamlPlace  = regexp.MustCompile(`^(?:yaml: )?(line \d+: )?`)
+	unknownKey = regexp.MustCompile(`^field (.*) not found in type auth\.(\w+)$`)
+	wrongType  = regexp.MustCompile(`(?s)^cannot unmarshal .* into (\S+)$`)
+	keysOf     = map[string][]string{
+		"OrgConfig": yamlKeys[OrgConfig](), "Webhook": yamlKeys[Webhook](), "OrgLimits": yamlKeys[OrgLimits](),
+	}
+)
+
+// inPlainWords says what is wrong with an org.yaml, a clause with the line for each fault. It
+// quotes no value, which may be a secret in the wrong place.
+func inPlainWords(err error) string {
+	faults, prefix := []string{err.Error()}, "not YAML: "
+	if typed, ok := errors.AsType[*yaml.TypeError](err); ok {
+		faults, prefix = typed.Errors, ""
+	} else if !strings.HasPrefix(err.Error(), "yaml: ") {
+		prefix = "" // of a size or a time span
+	}
+	for i, fault := range faults {
+		place := yamlPlace.FindStringSubmatch(fault)
+		what := fault[len(place[0]):]
+		if unknown := unknownKey.FindStringSubmatch(what); unknown != nil {
+			what = fmt.Sprintf("unknown key %q: the keys there are %s", unknown[1], strings.Join(keysOf[unknown[2]], ", "))
+		} else if wrong := wrongType.FindStringSubmatch(what); wrong != nil {
+			what = "expected " + expectedAs(wrong[1])
+		}
+		faults[i] = place[1] + prefix + what
+	}
+	return strings.Join(faults, "; ")
+}
+
+// expectedAs names what a file has to say where a value becomes a Go type.
+func expectedAs(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case goType == "bool":
+		return "true or false"
+	case goType == "int":
+		return "a number"
+	case goType == "string":
+		return "a text"
+	}
+	keys := keysOf[strings.TrimPrefix(goType, "auth.")]
+	if keys == nil {
+		return "lines of the form KEY: VALUE"
+	}
+	return "lines of the form KEY: VALUE, with the keys " + strings.Join(keys, ", ")
+}
+
+// yamlKeys returns the keys that a file has for a struct.
+func yamlKeys[T any]() (keys []string) {
+	for field := range reflect.TypeFor[T]().Fields() {
+		if key := field.Tag.Get("yaml"); key != "-" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 func (c *OrgConfig) check() error {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -84,6 +83,9 @@ func ReadOrganization(folder fs.FS, name string) (organization.Files, error) {
 		return nil, badFile(name, "want the name of an organization: 1 to 100 of A-Z a-z 0-9 . _ -")
 	}
 	entries, err := fs.ReadDir(folder, root)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, badFile(name, "want a folder that this user can read")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +105,9 @@ func ReadOrganization(folder fs.FS, name string) (organization.Files, error) {
 func readWhole(folder fs.FS, org, name string) (_ []byte, err error) {
 	at := path.Join(org, name)
 	file, err := folder.Open(name)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, badFile(at, "want a file that this user can read")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -157,18 +162,7 @@ func CheckFiles(org string, files organization.Files) error {
 	return nil
 }
 
-var (
-	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
-	quotedValue  = regexp.MustCompile("`[^`]*` ")
-	goType       = regexp.MustCompile(` into \S+`)
-)
-
-// oneLine is the text of an error on one line, without what it is known to be, and without values
-// of a configuration, which may be secret.
+// oneLine is the text of an error on one line, without what it is known to be.
 func oneLine(err, known error) string {
-	text := strings.TrimPrefix(err.Error(), known.Error()+": ")
-	text = strings.ReplaceAll(text, "yaml: unmarshal errors:", "")
-	text = unknownField.ReplaceAllString(text, "unknown setting $1")
-	text = goType.ReplaceAllString(quotedValue.ReplaceAllString(text, ""), " here")
-	return strings.Join(strings.Fields(text), " ")
+	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), known.Error()+": ")), " ")
 }

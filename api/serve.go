@@ -157,10 +157,7 @@ func (s *Server) allows(e *endpoint, grant *auth.Grant, query url.Values) error 
 	return s.writable()
 }
 
-var (
-	errOtherRepo = refuse(http.StatusForbidden, code.WrongRepository, "the token is for another repository")
-	errNoRepo    = "the token names no repository"
-)
+const errNoRepo = "the token names no repository"
 
 // identify verifies the token, once.
 func (s *Server) identify(x *transfer) error {
@@ -183,7 +180,8 @@ func (s *Server) authorize(x *transfer) error {
 	}
 	// Before the scope, and whether that repository exists or not.
 	if x.endpoint.git && x.grant.Repo != x.git.Repo || namesOther(x) {
-		return errOtherRepo
+		return refuse(http.StatusForbidden, code.WrongRepository,
+			fmt.Sprintf("the token is for another repository, %.100q", x.grant.Repo))
 	}
 	return x.endpoint.permits(x.grant)
 }

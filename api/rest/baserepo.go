@@ -2,6 +2,7 @@ package rest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"packhorse/api/auth"
@@ -142,7 +143,7 @@ func (d *Door) authorizeBase(by *engine.Actor, from *baseRepoJSON) error {
 	case grant.Org != by.Org || from.Owner != "" && from.Owner != by.Org:
 		return forbidden(code.WrongRepository, "the base must be a repository of the same organization")
 	case grant.Repo != from.Name:
-		return forbidden(code.WrongRepository, "the token is for another repository")
+		return forbidden(code.WrongRepository, fmt.Sprintf("the token is for another repository, %.100q", grant.Repo))
 	case !grant.Allows(auth.GitRead):
 		return forbidden(code.ScopeMissing, "the token lacks the scope git:read")
 	}

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"packhorse/api/auth"
@@ -159,7 +160,8 @@ func (d *Door) credentialTarget(
 	}
 	if err == nil && !claims(grant, repo) {
 		return nil, &exchange.Error{
-			Status: http.StatusNotFound, Code: code.WrongRepository, Message: "the token is for another repository",
+			Status: http.StatusNotFound, Code: code.WrongRepository,
+			Message: fmt.Sprintf("the token is for another repository, %.100q", grant.Repo),
 		}
 	}
 	return repo, err

@@ -259,7 +259,8 @@ func (d *Door) participant(
 		return engine.Part{}, refused(http.StatusForbidden, code.WrongRepository,
 			"the repository must be one of the same organization")
 	case own.Repo != name:
-		return engine.Part{}, refused(http.StatusForbidden, code.WrongRepository, "the token is for another repository")
+		return engine.Part{}, refused(http.StatusForbidden, code.WrongRepository,
+			"the token is for another repository, %.100q", own.Repo)
 	case !own.Allows(auth.GitWrite):
 		return engine.Part{}, refused(http.StatusForbidden, code.ScopeMissing, "the token lacks the scope %s", auth.GitWrite)
 	case own.Unenforced != "":

@@ -39,8 +39,8 @@ func TestRefusedPaths(t *testing.T) {
 	c := newClient(t)
 	c.create("").want(http.StatusCreated)
 	for path, want := range map[string]string{
-		"../x":   `path "../x" has the component "..", which git refuses (hasDotdot: an entry '..')`,
-		".git/x": `path ".git/x" has the component ".git", which git refuses (hasDotgit: `,
+		"../x":   `path "../x" has the component "..", which git refuses (hasDotdot)`,
+		".git/x": `path ".git/x" has the component ".git", which git refuses (hasDotgit)`,
 	} {
 		got := c.begin(`"target_branch":"main"`, "m", path).refused(http.StatusBadRequest, want)
 		if strings.Contains(got.Error, "object: ") {

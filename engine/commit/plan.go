@@ -245,7 +245,7 @@ func checkComponent(name string, mode object.Mode) string {
 	if err := object.Check(object.TypeTree, object.AppendTree(nil, entry)); err != nil {
 		reason := err.Error()
 		if broken, ok := errors.AsType[*object.CheckError](err); ok {
-			reason = broken.Reason()
+			reason = broken.Name // the component says the rest
 		}
 		return fmt.Sprintf("has the component %q, which git refuses (%s)", name, reason)
 	}

@@ -55,7 +55,8 @@ func (c exportCommand) Run(ctx context.Context, to streams) error {
 	if err != nil {
 		return err
 	}
-	return to.printf("exported %s to %s: %d refs, %d objects, %s\n", c.Repo, c.Dir, len(ad.Refs), objects, transfer.SizeText(size))
+	return to.printf("exported %s to %s: %s, %s, %s\n", c.Repo, c.Dir, quantity(len(ad.Refs), "ref"), quantity(objects, "object"),
+		transfer.SizeText(size))
 }
 
 // tips returns the objects that refs point to, each once.

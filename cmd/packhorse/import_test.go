@@ -233,7 +233,7 @@ func TestImportMovesOn(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	repo.Git("update-ref", "refs/heads/main", tip)
-	if got := imported(t, server, args...); got.status != 0 || !strings.Contains(got.out, "updated mirror/site, 1 refs") {
+	if got := imported(t, server, args...); got.status != 0 || !strings.Contains(got.out, "updated mirror/site, 1 ref,") {
 		t.Fatalf("%+v", got)
 	}
 	if got, want := held(t, server, "mirror/site"), contentOf(repo); got != want {

@@ -26,7 +26,7 @@ func (c manCommand) Run(to streams) error {
 			return err
 		}
 	}
-	return to.printf("wrote %d pages to %s\n", len(shapes), c.Dir)
+	return to.printf("wrote %s to %s\n", quantity(len(shapes), "page"), c.Dir)
 }
 
 // pageName is the name of a command's page: "packhorse-backup-take".

@@ -98,8 +98,8 @@ func runWebhooksList(ctx context.Context, host *engine.Host, args webhooksArgs, 
 }
 
 func describeHook(status *webhook.Status) string {
-	parts := []string{fmt.Sprintf("%s %s: %d parked, %d transactions behind, %d dead", status.Org, status.URL,
-		status.Parked, status.Behind, status.Dead)}
+	parts := []string{fmt.Sprintf("%s %s: %d parked, %s behind, %d dead", status.Org, status.URL,
+		status.Parked, quantity(status.Behind, "transaction"), status.Dead)}
 	if !status.Oldest.IsZero() {
 		parts = append(parts, "oldest since "+status.Oldest.UTC().Format(time.RFC3339))
 	}
@@ -118,8 +118,8 @@ func describeLetter(letter *webhook.Letter) string {
 	if letter.Lost {
 		what = "not known"
 	}
-	return fmt.Sprintf("dead %s to %s %s: %s, %d attempts, died %s, last error: %q", letter.ID, letter.Org, letter.URL,
-		what, letter.Attempts,
+	return fmt.Sprintf("dead %s to %s %s: %s, %s, died %s, last error: %q", letter.ID, letter.Org, letter.URL,
+		what, quantity(letter.Attempts, "attempt"),
 		letter.Died.UTC().Format(time.RFC3339), letter.Error)
 }
 
@@ -132,7 +132,7 @@ func runWebhooksRetry(ctx context.Context, host *engine.Host, args webhooksArgs,
 	if len(args.IDs) > 0 && count == 0 {
 		return fmt.Errorf("there is no dead letter %s: webhooks list --dead prints their IDs", strings.Join(args.IDs, ", "))
 	}
-	text := fmt.Sprintf("%d dead letters will be sent again", count)
+	text := quantity(count, "dead letter") + " will be sent again"
 	if more {
 		text += "; there are more, for another call"
 	}

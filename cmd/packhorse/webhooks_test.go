@@ -80,7 +80,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("%s: %v", lines[2], err)
 	}
 	if got := hooks("list", "--dead"); !strings.Contains(got, "\ndead "+letter.ID+" to ") ||
-		!strings.Contains(got, " of r, 1 attempts, died ") {
+		!strings.Contains(got, " of r, 1 attempt, died ") {
 		t.Errorf("listed %s", got)
 	}
 
@@ -92,7 +92,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("of an unknown ID: %+v", got)
 	}
 	broken.Store(false)
-	if got := hooks("retry", letter.ID); got != "1 dead letters will be sent again\n" {
+	if got := hooks("retry", letter.ID); got != "1 dead letter will be sent again\n" {
 		t.Errorf("one of them: %s", got)
 	}
 	until("it is taken", func() bool {
@@ -101,7 +101,7 @@ func TestWebhooks(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if got := hooks("retry"); got != "1 dead letters will be sent again\n" {
+	if got := hooks("retry"); got != "1 dead letter will be sent again\n" {
 		t.Errorf("without a server: %s", got)
 	}
 	if got := hooks("list"); !strings.HasPrefix(got, name+"1 parked, 0 transactions behind, 0 dead") ||

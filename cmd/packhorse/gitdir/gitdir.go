@@ -31,8 +31,8 @@ var ErrMissing = errors.New("gitdir: object missing")
 
 // Find calls visit with each repository in dir and below it, in the order of their paths: the path
 // of the folder, and its name below dir, with slashes and without ".git" at its end. dir itself is
-// named by its last element, or if that is ".git" by the one before. Nothing is looked for inside of
-// a repository, and symbolic links are not followed, except for dir.
+// named by its last element, or if that is ".git" by the one before. Nothing is looked for inside
+// of a repository, and symbolic links are not followed, except for dir.
 func Find(ctx context.Context, dir string, visit func(path, name string) error) error {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -102,15 +102,23 @@ func (d *Display) line(r Result) string {
 	case r.Outcome == Failed:
 		fmt.Fprintf(&more, ": %v", r.Err)
 	case r.Outcome != Equal:
-		fmt.Fprintf(&more, ", %d refs", r.Refs)
+		more.WriteString(", " + refsText(r.Refs))
 		if !d.dryRun {
 			fmt.Fprintf(&more, ", %s in %s", SizeText(r.Bytes), r.Took.Round(time.Millisecond))
 		}
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(&more, ", without %d refs whose names no repository takes", r.Skipped)
+		fmt.Fprintf(&more, ", without %s whose names no repository takes", refsText(r.Skipped))
 	}
 	return word + " " + r.Job.Name + more.String()
+}
+
+// refsText is a number of refs for people.
+func refsText(n int) string {
+	if n == 1 {
+		return "1 ref"
+	}
+	return fmt.Sprintf("%d refs", n)
 }
 
 // write replaces the bars by text and the bars as they are now. d.mu is held.

@@ -26,7 +26,7 @@ func openAudit(name string, to streams, logger *slog.Logger) (*audit.Writer, err
 	}
 	w, err := audit.Open(audit.Options{To: name, Out: to.out, Logger: logger})
 	if err != nil {
-		return nil, &usageError{fmt.Sprintf("--audit: %v", err)}
+		return nil, &usageError{fmt.Sprintf("--audit: %v", expected(err, "a file that this user may append to, - or syslog"))}
 	}
 	return w, nil
 }

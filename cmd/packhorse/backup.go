@@ -91,12 +91,12 @@ func runBackup(ctx context.Context, host *engine.Host, args backupArgs, out io.W
 		return damaged
 	}
 	if args.Prune {
-		_, err = fmt.Fprintf(out, "removed %d files of older backups\n", report.PrunedCount)
+		_, err = fmt.Fprintf(out, "removed %s of older backups\n", quantity(report.PrunedCount, "file"))
 	}
 	if err == nil && report.AgedCount > 0 {
 		_, err = fmt.Fprintf(out,
-			"kept %d backups that do not record their store; packhorse backup forget removes them\n",
-			report.AgedCount)
+			"kept %s without a record of the store; packhorse backup forget removes such backups\n",
+			quantity(report.AgedCount, "backup"))
 	}
 	return err
 }
@@ -167,13 +167,13 @@ func summaryLine(s *backup.Summary) string {
 	if s.Damage != nil {
 		return fmt.Sprintf("backup %d: damaged: %v", s.Number, s.Damage)
 	}
-	line := fmt.Sprintf("backup %d: %s, %d files, %d bytes", s.Number, s.Time.UTC().Format(time.RFC3339), s.FileCount,
-		s.Bytes)
+	line := fmt.Sprintf("backup %d: %s, %s, %s", s.Number, s.Time.UTC().Format(time.RFC3339), quantity(s.FileCount, "file"),
+		quantity(s.Bytes, "byte"))
 	if s.Store != "" {
 		line += ", store " + s.Store
 	}
 	if s.LostCount > 0 {
-		line += fmt.Sprintf("; incomplete: %d files were damaged in the store", s.LostCount)
+		line += fmt.Sprintf("; incomplete: without %s, damaged in the store", quantity(s.LostCount, "file"))
 	}
 	return line
 }
@@ -203,7 +203,7 @@ func (c backupCheckCommand) Run(ctx context.Context, to streams) error {
 				lines = append(lines, fmt.Sprintf("damaged: %v", damage))
 			}
 			if more := checked.DamageCount - int64(len(checked.Damages)); more > 0 {
-				lines = append(lines, fmt.Sprintf("%d more files are damaged", more))
+				lines = append(lines, fmt.Sprintf("damaged besides: %s", quantity(more, "file")))
 			}
 			if err := printer.print(strings.Join(lines, "\n")); err != nil {
 				return err
@@ -228,7 +228,7 @@ func (c backupCheckCommand) Run(ctx context.Context, to streams) error {
 
 // backupForgetCommand removes backups.
 type backupForgetCommand struct {
-	Dir        string `arg:"" help:"Folder of the backups." type:"path" is:"folder"`
+	Dir        string `arg:"" help:"Folder of the backups." type:"path" is:"own folder"`
 	KeepLast   int    `help:"Number of newest backups to keep." placeholder:"N"`
 	KeepDaily  int    `help:"Keep the newest backup of each of the last N days with a backup (UTC)." placeholder:"N"`
 	KeepWeekly int    `help:"Keep the newest backup of each of the last N weeks with a backup." placeholder:"N"`
@@ -252,8 +252,8 @@ func (c backupForgetCommand) Run(ctx context.Context, to streams) error {
 		if err != nil {
 			return err
 		}
-		return to.printf("kept backups %s; removed %d backups, %d files\n", numberList(done.Kept), len(done.Removed),
-			done.FileCount)
+		return to.printf("kept backups %s; removed %s, %s\n", numberList(done.Kept), quantity(len(done.Removed), "backup"),
+			quantity(done.FileCount, "file"))
 	})
 }
 

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"packhorse/cmd/packhorse/packhorsetest"
 )
 
 // wrong is a value that is wrong, and a part of the complaint about it. In both FILE is a file that
@@ -35,6 +37,8 @@ var wrongValues = map[string][]wrong{
 	"absent file":   {{"FILE", "exists: expected a file that does not"}, {"ABSENT/x", "expected a folder"}, {"FILE/x", "not a directory"}},
 	"audit log":     {{"FOLDER", "expected a file"}, {"FILE/x", "expected a file"}, {"ABSENT/x", "expected a folder"}},
 	"folder":        {{"ABSENT", "expected a folder"}, {"FILE", "expected a folder"}},
+	"own folder":    {{"ABSENT", "expected a folder"}, {"FILE", "expected a folder"}},
+	"any folder":    {{"FILE", "expected a folder"}, {"FILE/a/b", "expected a folder"}},
 	"new folder":    {{"FILE", "expected a folder"}, {"FILE/a/b", "expected a folder"}},
 	"empty folder":  {{"FULL", "is not empty"}, {"FILE", "expected a folder"}, {"FILE/a", "expected a folder"}},
 	"bucket":        {{"bucket", "want s3://BUCKET"}, {"s3://b?x=1", "want s3://BUCKET"}},
@@ -173,12 +177,7 @@ func (w *workspace) refused(args []string, says ...string) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute) // of a server that starts
 	defer cancel()
 	status := run(ctx, args, streams{out: &out, errOut: &errOut})
-	line := ""
-	for text := range strings.Lines(errOut.String()) {
-		if !strings.HasPrefix(text, "time=") { // of the log
-			line += text
-		}
-	}
+	line := errOut.String()
 	if status != exitUsage || out.Len() > 0 || strings.Count(line, "\n") != 1 || !strings.HasPrefix(line, "packhorse: ") {
 		w.t.Errorf("packhorse %q: status %d, out %q, and it says\n%s", args, status, out.String(), line)
 	}
@@ -316,6 +315,9 @@ func TestWrongSurroundings(t *testing.T) {
 	}{
 		"a taken port":         {"serve --data ABSENT --orgs FOLDER --listen " + port, []string{"--listen: " + port, "choose another one"}},
 		"a taken port, dev":    {"dev --data ABSENT --listen " + port, []string{"--listen: " + port, "choose another one"}},
+		"a taken port, TLS":    {"serve --data ABSENT --orgs FOLDER --tls-cert CERT --tls-key KEY --listen " + port, []string{"--listen: " + port}},
+		"a taken private one":  {"serve --data ABSENT --orgs FOLDER --listen 127.0.0.1:0 --admin-listen " + port, []string{"--admin-listen: " + port}},
+		"a locked folder, dev": {"dev --data LOCKED --listen 127.0.0.1:0", []string{"LOCKED is in use by another packhorse"}},
 		"a taken private port": {"dev --data ABSENT --listen 127.0.0.1:0 --admin-listen " + port, []string{"--admin-listen: " + port}},
 		"another machine":      {"serve --data ABSENT --orgs FOLDER --listen 192.0.2.1:80", []string{"--listen", "expected an address of this machine"}},
 		"half of TLS":          {"serve --data ABSENT --orgs FOLDER --listen 127.0.0.1:0 --tls-cert FILE", []string{"--tls-cert and --tls-key go together"}},
@@ -353,6 +355,13 @@ func TestWrongSurroundings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorkspace(t)
+			if strings.Contains(test.args, "CERT") {
+				cert, key := filepath.Join(w.dir, "cert"), filepath.Join(w.dir, "key")
+				if err := packhorsetest.WriteCertificate(cert, key); err != nil {
+					t.Fatal(err)
+				}
+				test.args = strings.NewReplacer("CERT", cert, "KEY", key).Replace(test.args)
+			}
 			locked := filepath.Join(w.dir, "locked")
 			if strings.Contains(test.args, "LOCKED") {
 				var cli commandLine
@@ -477,5 +486,20 @@ func TestCheckFilePipe(t *testing.T) {
 	}
 	if err := errors.Join(checkFile(pipe), checkNewFile(pipe), checkSecret(pipe)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestListenError says what is wrong with an address, and how to mend it.
+func TestListenError(t *testing.T) {
+	t.Parallel()
+	for failure, says := range map[syscall.Errno]string{
+		syscall.EADDRINUSE:    "--listen: :80: address already in use; choose another one",
+		syscall.EACCES:        "may not listen on a port below 1024: choose another one, or grant the right CAP_NET_BIND_SERVICE",
+		syscall.EADDRNOTAVAIL: "expected an address of this machine that is free",
+	} {
+		err := listenError("--listen", ":80", &net.OpError{Op: "listen", Net: "tcp", Err: failure})
+		if !isBadInput(err) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v, want %s", failure, err, says)
+		}
 	}
 }

@@ -36,7 +36,7 @@ type certificates struct {
 const certificatesEvery = time.Second
 
 // followCertificates reads a chain and its private key, both PEM, and follows their changes until
-// close.
+// close. It logs the changes.
 func followCertificates(certFile, keyFile string, logger *slog.Logger) (*certificates, error) {
 	c := &certificates{certFile: certFile, keyFile: keyFile, logger: logger}
 	if err := c.look(true); err != nil {
@@ -95,8 +95,9 @@ func (c *certificates) look(atOnce bool) error {
 		if pair, err = tls.X509KeyPair(cert, key); err == nil {
 			c.current.Store(&pair)
 			c.inForce, c.broken, c.told = held, "", false
-			c.logger.Info("certificate loaded", "file", c.certFile, "names", pair.Leaf.DNSNames,
-				"not_after", pair.Leaf.NotAfter)
+			if !atOnce { // else the server may yet be refused
+				c.logLoaded()
+			}
 			return nil
 		}
 	}
@@ -112,6 +113,12 @@ func (c *certificates) look(atOnce bool) error {
 			"error", err)
 	}
 	return err
+}
+
+// logLoaded logs which certificate is in force.
+func (c *certificates) logLoaded() {
+	leaf := c.current.Load().Leaf
+	c.logger.Info("certificate loaded", "file", c.certFile, "names", leaf.DNSNames, "not_after", leaf.NotAfter)
 }
 
 // figures has the end of the current certificate. A nil c has none.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -52,7 +53,7 @@ func (c *configCheckCommand) look(ctx context.Context, bad map[string]bool, foun
 		found.fail(tryAudit(ctx, c.Audit))
 	}
 	if good("data") {
-		found.fail(checkRestored(c.Data))
+		found.fail(cmp.Or(checkDataFolder(c.Data), checkRestored(c.Data)))
 		if good("keys", "files") {
 			found.fail(c.check(c.Data))
 		}
@@ -166,7 +167,7 @@ func tryAudit(ctx context.Context, name string) error {
 	return closeAudit(ctx, w)
 }
 
-// lookAtData looks whether this user may use the data folder, or make it, and at its disk.
+// lookAtData looks at who can read the data folder, at its disk, and for a server.
 func (c *configCheckCommand) lookAtData(ctx context.Context, withMinFree bool, found *findings) (running bool) {
 	folder := c.Data
 	info, err := os.Stat(folder)
@@ -177,11 +178,6 @@ func (c *configCheckCommand) lookAtData(ctx context.Context, withMinFree bool, f
 	if err != nil {
 		found.add("--data: %v", err)
 		return false
-	}
-	for _, path := range []string{folder, filepath.Join(c.Data, keysFolder), filepath.Join(c.Data, filesFolder)} {
-		if err := unix.Access(path, unix.R_OK|unix.W_OK|unix.X_OK); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			found.add("--data: %s: %v: expected a folder that this user may write to", path, err)
-		}
 	}
 	if folder == c.Data && info.Mode().Perm()&othersMode != 0 {
 		found.warn("--data: other users of this machine can read %s: run chmod 700", c.Data)

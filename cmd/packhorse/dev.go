@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -26,6 +27,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/cmd/packhorse/demo"
 	"packhorse/engine"
+	"packhorse/odb/kv"
 )
 
 // devCommand serves from a folder that it fills itself.
@@ -151,25 +153,26 @@ func makeDemo(ctx context.Context, host *engine.Host) error {
 
 // check finds out, before anything is made, what would keep the server from starting.
 func (c devCommand) check(ctx context.Context) error {
-	for flag, address := range map[string]string{"--listen": c.Listen, "--admin-listen": c.AdminListen} {
-		if address == "" {
-			continue
-		}
-		var listen net.ListenConfig
-		l, err := listen.Listen(ctx, "tcp", address)
-		if err != nil {
-			return listenError(flag, address, err)
-		}
-		if err := l.Close(); err != nil {
-			return err
-		}
+	if err := cmp.Or(
+		tryAddress(ctx, "--listen", c.Listen), tryAddress(ctx, "--admin-listen", c.AdminListen),
+		checkPlace(c.Data, c.sharedFlags),
+	); err != nil {
+		return err
+	}
+	if !c.shared() && kv.InUse(filepath.Join(c.Data, keysFolder)) {
+		return fmt.Errorf("%s %w", c.Data, errInUse)
 	}
 	if _, err := os.Stat(c.SecretKey); err == nil {
-		if err := checkSecret(c.SecretKey); err != nil {
-			return err
-		}
+		return checkSecret(c.SecretKey)
 	}
-	return c.sharedFlags.check(c.Data)
+	dir, err := existing(filepath.Dir(c.SecretKey))
+	if err == nil {
+		err = checkMayAdd(dir)
+	}
+	if err != nil {
+		return &usageError{fmt.Sprintf("--secret-key: %s is to be made: %v", c.SecretKey, err)}
+	}
+	return nil
 }
 
 // devAllow are the addresses of webhooks and upstreams on the same machine.

@@ -50,7 +50,7 @@ func (c importCommand) Run(ctx context.Context, to streams) error {
 		return &usageError{err.Error()}
 	}
 	if missing, ok := errors.AsType[*fs.PathError](err); ok {
-		return &usageError{fmt.Sprintf("<source>: %v: expected a folder, a URL, @FILE or github:ACCOUNT", missing)}
+		return &usageError{fmt.Sprintf("<source>: %v", expected(missing, "a folder, a URL, @FILE or github:ACCOUNT"))}
 	}
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -116,7 +117,11 @@ func run(ctx context.Context, args []string, to streams) int {
 	if err := selected.Run(); errors.Is(err, errReported) {
 		return exitUsage
 	} else if err != nil {
-		to.complain("%s", oneLine(err))
+		text := oneLine(err)
+		if more := advice(err); !strings.Contains(text, more) {
+			text += more
+		}
+		to.complain("%s", text)
 		if isBadInput(err) {
 			return exitUsage
 		}
@@ -178,7 +183,9 @@ func isBadInput(err error) bool {
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return true
 	}
-	for _, known := range []error{auth.ErrKey, auth.ErrFolder, auth.ErrOrgConfig, errInUse, backup.ErrNone} {
+	for _, known := range []error{
+		auth.ErrKey, auth.ErrFolder, auth.ErrOrgConfig, errInUse, backup.ErrNone, fs.ErrPermission, syscall.EROFS,
+	} {
 		if errors.Is(err, known) {
 			return true
 		}

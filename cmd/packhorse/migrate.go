@@ -26,7 +26,7 @@ type migrateCommand struct {
 	Keys  string `help:"PostgreSQL database of keys and small objects: postgres://USER@HOST/DATABASE." placeholder:"URL" required:"" env:"PACKHORSE_KEYS" is:"database"`
 	Files string `help:"Bucket of the files: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true." placeholder:"URL" required:"" env:"PACKHORSE_FILES" is:"bucket"`
 	Back  bool   `help:"Copy from the database and the bucket into the data folder."`
-	Orgs  string `help:"Folder of organizations, to store in the database, too; with --back an empty one, to write them to." placeholder:"DIR" type:"path" is:"new folder"`
+	Orgs  string `help:"Folder of organizations, to store in the database, too; with --back an empty one, to write them to." placeholder:"DIR" type:"path" is:"any folder"`
 
 	logFlags
 }
@@ -68,9 +68,10 @@ func (c migrateCommand) Run(ctx context.Context, to streams) (err error) {
 		return err
 	}
 	if err := printer.print(fmt.Sprintf(
-		"moved to %s: %d files, %d bytes (%d files, %d bytes copied now); %d rows, %d bytes, equal in both by SHA-256 %x",
-		target.Place, report.FileCount, report.FileBytes, report.CopiedCount, report.CopiedBytes, report.RowCount,
-		report.RowBytes, report.Sum)); err != nil {
+		"moved to %s: %s, %s (%s, %s copied now); %s, %s, equal in both by SHA-256 %x",
+		target.Place, quantity(report.FileCount, "file"), quantity(report.FileBytes, "byte"),
+		quantity(report.CopiedCount, "file"), quantity(report.CopiedBytes, "byte"), quantity(report.RowCount, "row"),
+		quantity(report.RowBytes, "byte"), report.Sum)); err != nil {
 		return err
 	}
 	return c.moveOrgs(ctx, shared.Keys, orgs, to)
@@ -94,17 +95,32 @@ func migrationStep(r *migrate.Report) step {
 // readOrgs reads the organizations that are to be stored, none without --orgs, and makes sure that
 // others can be written there.
 func (c migrateCommand) readOrgs() (map[string]organization.Files, error) {
+	check := checkFolder
 	switch {
 	case c.Orgs == "":
 		return nil, nil
 	case c.Back:
-		return nil, checkExport(c.Orgs)
+		if err := checkExport(c.Orgs); err != nil {
+			return nil, err
+		}
+		check = checkNewFolder
+	}
+	if err := check(c.Orgs); err != nil || c.Back {
+		return nil, orgsError(err)
 	}
 	orgs, isOne, err := readOrgs(c.Orgs)
 	if err == nil && isOne {
 		err = &usageError{fmt.Sprintf("--orgs: want a folder of organizations, and %s is that of one", c.Orgs)}
 	}
 	return orgs, err
+}
+
+// orgsError names the flag of a folder of organizations that cannot be used; nil stays nil.
+func orgsError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{fmt.Sprintf("--orgs: %v", err)}
 }
 
 // moveOrgs stores the organizations in the database, or writes those that are there to the folder.

@@ -190,6 +190,9 @@ func (c orgRemoveCommand) Run(ctx context.Context, to streams) error {
 func removeFolders(dir string, names []string, to streams) error {
 	now := organization.State{Orgs: make(map[string]organization.Organization)}
 	next := make(map[string]organization.Files)
+	if err := checkOwnFolder(dir); err != nil {
+		return orgsError(err)
+	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		info, err := os.Stat(path)
@@ -198,6 +201,9 @@ func removeFolders(dir string, names []string, to streams) error {
 		}
 		if err != nil {
 			return err
+		}
+		if err := checkOwnFolder(path); err != nil {
+			return orgsError(err)
 		}
 		files, err := auth.ReadOrganization(os.DirFS(path), name)
 		if err != nil && !errors.Is(err, auth.ErrFolder) {

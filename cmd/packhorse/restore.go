@@ -50,8 +50,8 @@ func (c restoreCommand) Run(ctx context.Context, to streams) (err error) {
 	}
 	if report.LostCount > 0 {
 		to.complain(
-			"%d files are missing that were damaged when backup %d was made: packhorse fsck --data %s lists the repositories affected",
-			report.LostCount, report.Number, c.Data,
+			"restored without %s, damaged when backup %d was made: packhorse fsck --data %s lists the repositories affected",
+			quantity(report.LostCount, "file"), report.Number, c.Data,
 		)
 	}
 	return to.printf("restored backup %d into %s: %s, %s\n", report.Number, c.Data, quantity(report.FileCount, "file"),
@@ -122,14 +122,17 @@ func clearFolder(dir string) error {
 
 // checkRestored returns an error for a folder into which a backup was not restored to the end.
 func checkRestored(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, restoringMark)); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(err,
-			&usageError{fmt.Sprintf(
-				"%s contains a partly restored backup: the restore is running or was interrupted; remove the folder and restore again",
-				dir,
-			)})
+	_, err := os.Stat(filepath.Join(dir, restoringMark))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil: // which says nothing of the mark
+		return &usageError{fmt.Sprintf("--data: %v", expected(err, "a folder that this user can write to"))}
 	}
-	return nil
+	return &usageError{fmt.Sprintf(
+		"%s contains a partly restored backup: the restore is running or was interrupted; remove the folder and restore again",
+		dir,
+	)}
 }
 
 // syncFolder makes the entries of a folder durable.

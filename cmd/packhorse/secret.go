@@ -31,12 +31,17 @@ func checkSecret(path string) error {
 	case path == "":
 		return nil
 	case err != nil:
-		return &usageError{fmt.Sprintf("--secret-key: %v: expected a file of %d random bytes", err, credential.KeySize)}
+		return unreadSecret(err)
 	case info.Mode().IsRegular() && info.Size() != credential.KeySize:
 		return badSecret(path)
 	default:
 		return nil
 	}
+}
+
+func unreadSecret(err error) error {
+	return &usageError{fmt.Sprintf("--secret-key: %v",
+		expected(err, fmt.Sprintf("a file of %d random bytes", credential.KeySize)))}
 }
 
 func badSecret(path string) error {
@@ -51,7 +56,7 @@ func readSecret(path string) ([]byte, error) {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, &usageError{fmt.Sprintf("--secret-key: %v: expected a file of %d random bytes", err, credential.KeySize)}
+		return nil, unreadSecret(err)
 	}
 	defer func() { _ = file.Close() }()
 	secret, err := io.ReadAll(io.LimitReader(file, credential.KeySize+1))

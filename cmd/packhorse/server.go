@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -92,7 +93,8 @@ type place struct {
 }
 
 // openServer opens the listeners and the stores. Until serve is called every request is answered
-// with 503, except /healthz. reload forwards SIGHUP to the server.
+// with 503, except /healthz. reload forwards SIGHUP to the server. Nothing is logged or made before
+// all is checked that can be.
 func openServer(ctx context.Context, at place, flags serverFlags, reload *reloader, to streams) (_ *server, err error) {
 	s := &server{begun: time.Now(), flags: flags, logger: flags.loggerAt(to.errOut, reload.level), reloader: reload}
 	defer func() {
@@ -100,13 +102,6 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 			err = errors.Join(err, s.close(ctx))
 		}
 	}()
-	var config *tls.Config
-	if at.cert != "" {
-		if s.certificates, err = followCertificates(at.cert, at.key, s.logger); err != nil {
-			return nil, badTLS(at.cert, at.key, err)
-		}
-		config = s.certificates.config()
-	}
 	around := outside{
 		maintenance: flags.Maintenance.settings(), signingKeys: func(org string) [][]byte {
 			config, ok := s.tokens.OrgConfig(org)
@@ -123,14 +118,25 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	if around.upstreams, err = s.upstreams(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkSecret(flags.SecretKey), checkRestored(at.data), flags.check(at.data)); err != nil {
+	if err := cmp.Or(checkSecret(flags.SecretKey), checkPlace(at.data, flags.sharedFlags)); err != nil {
 		return nil, err
 	}
-	early, err := s.listen(ctx, at.address, config)
-	if err != nil {
+	if !flags.shared() && kv.InUse(filepath.Join(at.data, keysFolder)) {
+		return nil, fmt.Errorf("%s %w", at.data, errInUse)
+	}
+	if err := s.listen(ctx, at.address); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, early.stop()) }()
+	if err := tryAddress(ctx, "--admin-listen", flags.AdminListen); err != nil {
+		return nil, err
+	}
+	var config *tls.Config
+	if at.cert != "" {
+		if s.certificates, err = followCertificates(at.cert, at.key, s.logger); err != nil {
+			return nil, badTLS(at.cert, at.key, err)
+		}
+		config = s.certificates.config()
+	}
 	if s.audit, err = openAudit(at.audit, to, s.logger); err != nil {
 		return nil, err
 	}
@@ -143,6 +149,8 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	} else if s.tokens, err = auth.Open(auth.Options{Dir: at.orgs, Logger: s.logger, Changed: s.orgChanged}); err != nil {
 		return nil, err
 	}
+	early := s.answerEarly(config)
+	defer func() { err = errors.Join(err, early.stop()) }()
 	if around.secretKey, err = readSecret(flags.SecretKey); err != nil {
 		return nil, err
 	}
@@ -195,21 +203,38 @@ func (s *server) openOrgs(ctx context.Context, folder string, keys kv.Store) (sh
 	return s.tokens.Close, nil
 }
 
-// listen opens the listener, and has it answered while the stores are opened.
-func (s *server) listen(ctx context.Context, address string, config *tls.Config) (*starting, error) {
+// listen opens the listener.
+func (s *server) listen(ctx context.Context, address string) (err error) {
 	var listen net.ListenConfig
-	l, err := listen.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, listenError("--listen", address, err)
+	if s.listener, err = listen.Listen(ctx, "tcp", address); err != nil {
+		return listenError("--listen", address, err)
 	}
-	s.listener = l
+	return nil
+}
+
+// answerEarly has the listener answered while the stores are opened.
+func (s *server) answerEarly(config *tls.Config) *starting {
 	scheme := "http"
 	if config != nil {
 		scheme = "https"
+		s.certificates.logLoaded()
 	}
-	s.url = scheme + "://" + reachable(l.Addr())
+	s.url = scheme + "://" + reachable(s.listener.Addr())
 	s.logger.Info("opening the stores", "url", s.url)
-	return answerStarting(l.(*net.TCPListener), config), nil
+	return answerStarting(s.listener.(*net.TCPListener), config)
+}
+
+// tryAddress returns why an address of a flag cannot be listened on; "" is none.
+func tryAddress(ctx context.Context, flag, address string) error {
+	if address == "" {
+		return nil
+	}
+	var listen net.ListenConfig
+	l, err := listen.Listen(ctx, "tcp", address)
+	if err != nil {
+		return listenError(flag, address, err)
+	}
+	return l.Close()
 }
 
 // listenError is why an address of a flag cannot be listened on.
@@ -217,6 +242,10 @@ func listenError(flag, address string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return &usageError{fmt.Sprintf(
 			"%s: %s: address already in use; choose another one with %s (127.0.0.1:0 takes any free port)", flag, address, flag)}
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return &usageError{fmt.Sprintf("%s: %v: this user may not listen on a port below 1024: choose another one, "+
+			"or grant the right CAP_NET_BIND_SERVICE (setcap, or AmbientCapabilities of systemd)", flag, err)}
 	}
 	return &usageError{fmt.Sprintf("%s: %v: expected an address of this machine that is free", flag, err)}
 }

@@ -33,8 +33,8 @@ type sharedFlags struct {
 	Keys       string   `help:"PostgreSQL database of keys and small objects, instead of the data folder: postgres://USER@HOST/DATABASE. Goes with --files." placeholder:"URL" env:"PACKHORSE_KEYS" group:"Several servers" is:"database"`
 	KeysConns  int      `help:"Maximum number of connections to the database." default:"24" group:"Several servers" min:"1"`
 	Files      string   `help:"Bucket of the files, instead of the data folder: s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true. Goes with --keys." placeholder:"URL" env:"PACKHORSE_FILES" group:"Several servers" is:"bucket"`
-	CacheBytes byteSize `help:"Disk space for blocks of files of the bucket." default:"50GiB" group:"Several servers"`
-	ServerURL  string   `help:"URL of this server among those that share the stores, which 'packhorse cluster' prints." placeholder:"URL" group:"Several servers" is:"url"`
+	CacheBytes byteSize `help:"Disk space for blocks of files of the bucket." default:"50GiB" group:"Several servers" for:"serve,gc,fsck,backup"`
+	ServerURL  string   `help:"URL of this server among those that share the stores, which 'packhorse cluster' prints." placeholder:"URL" group:"Several servers" is:"url" for:"serve,gc,fsck,backup"`
 }
 
 // shared reports whether the stores are outside of the data folder.

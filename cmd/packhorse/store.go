@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,9 +36,9 @@ const (
 // maintenance command is left out of its help, and accepted all the same: a server and its
 // maintenance have one environment and one configuration file. See [isFor].
 type storeFlags struct {
-	Memory       byteSize `help:"Memory for stores, caches and requests; 1GiB, or half of the control group limit if less." default:"${memory}" min:"16MiB"`
+	Memory       byteSize `help:"Memory for stores, caches and requests; 1GiB, or half of the control group limit if less." default:"${memory}" min:"16MiB" for:"serve,gc,fsck,backup"`
 	IngestMemory byteSize `help:"Memory for one incoming pack; 0: an eighth of --memory, at most 128MiB." default:"0" for:"serve"`
-	MinFree      byteSize `help:"Free disk space below which writes are refused; 0: 1GiB, or 5 % of the disk if less." default:"0"`
+	MinFree      byteSize `help:"Free disk space below which writes are refused; 0: 1GiB, or 5 % of the disk if less." default:"0" for:"serve,gc,fsck,backup"`
 	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 turns the cache off." default:"10GiB" for:"serve"`
 
 	KeepHistory time.Duration `help:"How long repositories can be read as they were; the org.yaml of an organization may say otherwise." default:"336h" for:"serve,gc"`
@@ -132,10 +133,10 @@ func openStore(
 ) (_ *store, err error) {
 	debug.SetMemoryLimit(int64(flags.Memory))
 	debug.SetGCPercent(garbagePercent)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := checkPlace(dir, flags.sharedFlags); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(checkRestored(dir), flags.check(dir)); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	if err := keepPrivate(dir, keysFolder, filesFolder, cacheFolder, spoolFolder, blocksFolder); err != nil {
@@ -231,6 +232,12 @@ func openStore(
 	}
 	s.closers = append(s.closers, s.host.Close)
 	return s, nil
+}
+
+// checkPlace returns why a data folder cannot be opened, as far as that shows from outside. It
+// makes nothing.
+func checkPlace(dir string, flags sharedFlags) error {
+	return cmp.Or(checkDataFolder(dir), checkRestored(dir), flags.check(dir))
 }
 
 // openEmbedded opens the stores in the data folder.

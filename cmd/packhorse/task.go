@@ -94,6 +94,9 @@ func (f taskFlags) runWith(ctx context.Context, name string, args any, around ou
 func (f taskFlags) runHere(
 	ctx context.Context, run task, args json.RawMessage, around outside, logger *slog.Logger, printer *taskPrinter,
 ) (err error) {
+	if err := checkPlace(f.Data, f.sharedFlags); err != nil {
+		return err
+	}
 	if _, err := os.Stat(filepath.Join(f.Data, keysFolder)); err != nil && !f.shared() { // opening would make a store
 		return &usageError{fmt.Sprintf("--data: %s contains no store (%v): expected the data folder of a server", f.Data, err)}
 	}

@@ -41,7 +41,9 @@ var valueKinds = map[string]func(value string) error{
 	"absent file":  checkAbsentFile,
 	"audit log":    checkAuditLog,
 	"folder":       checkFolder,
+	"own folder":   checkOwnFolder,
 	"new folder":   checkNewFolder,
+	"any folder":   checkAnyFolder,
 	"empty folder": checkEmptyFolder,
 	"bucket":       checkBucket,
 	"collector": func(value string) error {
@@ -246,17 +248,18 @@ func checkFile(value string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: expected a file that this user can read", err)
+		return expected(err, "a file that this user can read")
 	}
 	return nil
 }
 
-// checkNewFile checks a file that is made if it is missing.
+// checkNewFile checks a file that one command makes if it is missing, and others need.
 func checkNewFile(value string) error {
 	if _, err := os.Stat(value); !errors.Is(err, fs.ErrNotExist) {
 		return checkFile(value)
 	}
-	return checkNewFolder(filepath.Dir(value))
+	_, err := existing(filepath.Dir(value))
+	return err
 }
 
 // checkAbsentFile checks a file that is made, and must not exist. Its folder must: a name with a
@@ -267,9 +270,30 @@ func checkAbsentFile(value string) error {
 	case err == nil:
 		return fmt.Errorf("%s exists: expected a file that does not", value)
 	case errors.Is(err, fs.ErrNotExist):
-		return checkFolder(filepath.Dir(value))
+		return checkMayAdd(filepath.Dir(value))
 	}
-	return fmt.Errorf("%w: expected a file that does not exist", err)
+	return expected(err, "a file that does not exist")
+}
+
+// checkMayAdd checks the folder of a file that is made.
+func checkMayAdd(dir string) error {
+	err := checkFolderExists(dir)
+	if err == nil {
+		err = checkRights(dir, toAddTo)
+	}
+	if err != nil {
+		return expected(err, "a folder that this user can write to")
+	}
+	return nil
+}
+
+// checkFolderExists tells a folder from a file, whose rights say little.
+func checkFolderExists(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
+	}
+	return err
 }
 
 // checkAuditLog checks where an audit log goes. Its file is made if it is missing, its folder is
@@ -281,33 +305,71 @@ func checkAuditLog(value string) error {
 	file, err := audit.OpenFile(value, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return checkFolder(filepath.Dir(value))
+		return checkMayAdd(filepath.Dir(value))
 	case err != nil:
-		return fmt.Errorf("%w: expected a file that this user may append to, - or syslog", err)
+		return expected(err, "a file that this user may append to, - or syslog")
 	}
 	return file.Close()
 }
 
 func checkFolder(value string) error {
-	if _, err := os.ReadDir(value); err != nil {
-		return fmt.Errorf("%w: expected a folder that this user can read", err)
+	_, err := os.ReadDir(value)
+	if err == nil {
+		err = checkRights(value, toReadFolder)
+	}
+	if err != nil {
+		return expected(err, "a folder that this user can read")
 	}
 	return nil
 }
 
-// checkNewFolder checks a folder that is made if it is missing.
+// checkOwnFolder checks a folder that must exist, and is changed.
+func checkOwnFolder(value string) error {
+	if err := checkFolder(value); err != nil {
+		return err
+	}
+	if err := checkRights(value, toUseFolder); err != nil {
+		return expected(err, "a folder that this user can write to")
+	}
+	return nil
+}
+
+// checkNewFolder checks a folder that is made if it is missing, and written to.
 func checkNewFolder(value string) error {
+	path, err := existing(value)
+	if err != nil {
+		return err
+	}
+	what := uint32(toAddTo)
+	if path == filepath.Clean(value) {
+		what = toUseFolder
+	}
+	if err := checkRights(path, what); err != nil {
+		return expected(err, "a folder that this user can write to")
+	}
+	return nil
+}
+
+// checkAnyFolder checks a folder that some commands read, and others make.
+func checkAnyFolder(value string) error {
+	_, err := existing(value)
+	return err
+}
+
+// existing returns the folder of a path that is there: that of the whole path, or the last above
+// it.
+func existing(value string) (string, error) {
 	for path := filepath.Clean(value); ; path = filepath.Dir(path) {
 		info, err := os.Stat(path)
 		switch {
 		case err == nil && info.IsDir():
-			return nil
+			return path, nil
 		case err == nil:
-			return fmt.Errorf("%s is a file: expected a folder", path)
+			return "", fmt.Errorf("%s is a file: expected a folder", path)
 		case path == filepath.Dir(path):
-			return err
+			return "", err
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
-			return fmt.Errorf("%w: expected a folder that this user may write to", err)
+			return "", expected(err, "a folder that this user can write to")
 		}
 	}
 }
@@ -319,13 +381,13 @@ func checkEmptyFolder(value string) error {
 		return checkNewFolder(value)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: expected a folder that is empty or missing", err)
+		return expected(err, "a folder that is empty or missing")
 	}
 	if len(entries) > 0 {
 		return fmt.Errorf("%s is not empty, it holds %s: expected a folder that is empty or missing", value,
 			entries[0].Name())
 	}
-	return nil
+	return checkNewFolder(value)
 }
 
 func checkBucket(value string) error {

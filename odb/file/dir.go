@@ -119,6 +119,9 @@ func (d *Dir) prepare() error {
 		}
 	}
 	lock, err := d.fs.Lock(d.fs.PathJoin(d.incoming, lockName))
+	if _, ok := errors.AsType[*fs.PathError](err); ok { // its file cannot be made or opened: nobody was asked
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLocked, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -129,12 +130,30 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 	return p, nil
 }
 
+// InUse reports whether a store of this or another process has a directory open. It makes nothing.
+// A store that is opened at the same instant may find it in use.
+func InUse(dir string) bool {
+	if _, err := os.Stat(filepath.Join(dir, lockFile)); err != nil {
+		return false
+	}
+	lock, err := pebble.LockDirectory(dir, vfs.Default)
+	if err != nil {
+		_, ok := errors.AsType[*fs.PathError](err)
+		return !ok
+	}
+	_ = lock.Close() // it was only asked for
+	return false
+}
+
 // open locks the directory, looks for damage and opens the store.
 func (p *Pebble) open(dir string, options PebbleOptions) error {
 	if err := makeFolder(options.FS, dir); err != nil {
 		return err
 	}
 	lock, err := pebble.LockDirectory(dir, options.FS)
+	if _, ok := errors.AsType[*fs.PathError](err); ok { // its file cannot be made or opened: nobody was asked
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrLocked, err)
 	}

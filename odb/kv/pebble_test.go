@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -134,5 +137,32 @@ func TestStats(t *testing.T) {
 	}
 	if stats.Commits != 250 || stats.Conflicts != 1 || stats.Unsynced != 0 {
 		t.Errorf("%d commits, %d conflicts, %d unsynced", stats.Commits, stats.Conflicts, stats.Unsynced)
+	}
+}
+
+// TestInUse asks whether a directory is in use, which makes nothing and keeps nobody out.
+func TestInUse(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "db")
+	if kv.InUse(dir) {
+		t.Error("a directory that is not there is in use")
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("asking has made it: %v", err)
+	}
+	for range 2 {
+		store, err := kv.OpenPebble(dir, kv.PebbleOptions{Logger: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !kv.InUse(dir) {
+			t.Error("the directory of an open store is not in use")
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if kv.InUse(dir) {
+			t.Error("the directory of a closed store is in use")
+		}
 	}
 }

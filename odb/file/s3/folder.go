@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 	"math"
 	"strconv"
 	"sync/atomic"
@@ -33,6 +34,9 @@ func openFolder(fs vfs.FS, path string) (*folder, error) {
 		return nil, err
 	}
 	lock, err := fs.Lock(fs.PathJoin(path, lockName))
+	if _, ok := errors.AsType[*iofs.PathError](err); ok { // its file cannot be made or opened: nobody was asked
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", file.ErrLocked, err)
 	}

@@ -111,12 +111,17 @@ func (h *Host) DeletedRepositories(ctx context.Context, org string, options List
 			return Page[DeletedItem]{}, fmt.Errorf("wait for deletion of repository %s: %w", gone.ID, err)
 		}
 		last = found.Position()
-		page.Items = append(page.Items, DeletedItem{
-			Item: gone.record.item(), Deleted: gone.Time, Bytes: gone.Bytes,
-			Purge: gone.Time.Add(h.window(gone.Org, h.maintenance.KeepHistory)), Actor: gone.Actor,
-		})
+		page.Items = append(page.Items, h.deletedItem(gone))
 	}
 	return page, nil
+}
+
+// deletedItem is a deleted repository as listings show it.
+func (h *Host) deletedItem(gone *deletion) DeletedItem {
+	return DeletedItem{
+		Item: gone.record.item(), Deleted: gone.Time, Bytes: gone.Bytes,
+		Purge: gone.Time.Add(h.window(gone.Org, h.maintenance.KeepHistory)), Actor: gone.Actor,
+	}
 }
 
 func encodeDeletedCursor(at catalog.DeletedPosition) string {

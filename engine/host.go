@@ -37,6 +37,7 @@
 //	caretimes, storeid, unregistered
 //	duties                               work in the background, and which server does it
 //	usage, census                        what repositories store, and their quotas; what all store
+//	inventory                            the repositories of all organizations, for their operator
 //	narrate                              progress as git prints it
 //
 // Invariants of a repository hold by the preconditions of its batches (docs/invariants.md 2), not

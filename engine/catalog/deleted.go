@@ -196,28 +196,5 @@ func (c *Catalog[R]) AllDeleted(
 
 // DeletingOrgs walks the organizations that have deleted repositories. Errors: kv.ErrCorrupt.
 func (c *Catalog[R]) DeletingOrgs(ctx context.Context) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		start := []byte{tableDeleted, deletedList}
-		for end := kv.PrefixEnd(start); ; {
-			rows, err := c.keys.Read(ctx, kv.ReadSet{Ranges: []kv.ScanOptions{{Start: start, End: end, Limit: 1}}})
-			if err != nil {
-				yield("", fmt.Errorf("scan deleted repositories: %w", err))
-				return
-			}
-			if len(rows.Pages[0].Pairs) == 0 {
-				return
-			}
-			key := rows.Pages[0].Pairs[0].Key
-			size := len(key) - 2 - 1 - listBytes
-			if size < 0 || key[2+size] != 0 {
-				yield("", fmt.Errorf("%w: key of %d bytes among deleted repositories", kv.ErrCorrupt, len(key)))
-				return
-			}
-			org := string(key[2 : 2+size])
-			if !yield(org, nil) {
-				return
-			}
-			start = kv.PrefixEnd(listPrefix(org))
-		}
-	}
+	return c.orgsOf(ctx, "deleted repositories", []byte{tableDeleted, deletedList}, listBytes)
 }

@@ -83,6 +83,44 @@ func (c *Catalog[R]) All(ctx context.Context, org string, after uint64, pace Pac
 	}
 }
 
+// Orgs walks the organizations that have repositories, in the order of their names. Errors:
+// kv.ErrCorrupt.
+func (c *Catalog[R]) Orgs(ctx context.Context) iter.Seq2[string, error] {
+	return c.orgsOf(ctx, "repositories", []byte{tableNumber}, numberBytes)
+}
+
+// numberBytes is the size of what follows the organization in the key of a number.
+const numberBytes = 8
+
+// orgsOf walks the organizations of a table of so called rows, whose keys are a prefix, the
+// organization, a NUL, and rest more bytes. It reads one row of each.
+func (c *Catalog[R]) orgsOf(
+	ctx context.Context, called string, prefix []byte, rest int,
+) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for start, end := prefix, kv.PrefixEnd(prefix); ; {
+			rows, err := c.keys.Read(ctx, kv.ReadSet{Ranges: []kv.ScanOptions{{Start: start, End: end, Limit: 1}}})
+			if err != nil {
+				yield("", fmt.Errorf("scan %s: %w", called, err))
+				return
+			}
+			if len(rows.Pages[0].Pairs) == 0 {
+				return
+			}
+			key := rows.Pages[0].Pairs[0].Key
+			size := len(key) - len(prefix) - 1 - rest
+			if size < 0 || key[len(prefix)+size] != 0 {
+				yield("", fmt.Errorf("%w: key of %d bytes among %s", kv.ErrCorrupt, len(key), called))
+				return
+			}
+			if !yield(string(key[len(prefix):len(prefix)+size]), nil) {
+				return
+			}
+			start = kv.PrefixEnd(key[:len(prefix)+size+1])
+		}
+	}
+}
+
 // Read returns the records of those repositories that exist.
 func (c *Catalog[R]) Read(ctx context.Context, ids []refs.RepoID) (map[refs.RepoID]R, error) {
 	records := make(map[refs.RepoID]R, len(ids))

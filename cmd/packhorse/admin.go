@@ -12,6 +12,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -48,7 +51,7 @@ const adminArgsMax = 1 << 20
 
 // onlyLooks are the tasks that change nothing and are done at once: a monitor may ask for one each
 // minute.
-var onlyLooks = map[string]bool{statusTask: true, "webhooks-list": true}
+var onlyLooks = map[string]bool{statusTask: true, "webhooks-list": true, "repos-list": true, "repos-show": true}
 
 // listenAdminSocket makes the socket. The store is open, so an existing socket was left by a crash.
 func listenAdminSocket(ctx context.Context, path string) (net.Listener, error) {
@@ -170,7 +173,7 @@ func askAdmin(
 		return fmt.Errorf("%w: %w", errNoServer, err)
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: run the command as the user of the server, or as root", err)
+		return fmt.Errorf("%w: run the command as %s", err, usersOf(socket))
 	}
 	if err != nil {
 		return err
@@ -192,6 +195,30 @@ func askAdmin(
 		return fmt.Errorf("the server answers %s: %s", response.Status, text)
 	}
 	return hearTask(response.Body, watch.heard, line)
+}
+
+// usersOf says who may use a socket: the user of the server, to whom it belongs, as far as that can
+// be seen, and root.
+func usersOf(socket string) string {
+	info, err := os.Stat(socket)
+	if err != nil { // only its owner may look into the folder
+		info, err = os.Stat(filepath.Dir(socket))
+	}
+	if err != nil {
+		return "the user of the server, or as root"
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return "the user of the server, or as root"
+	case stat.Uid == 0:
+		return "root, the user of the server"
+	}
+	id := strconv.FormatUint(uint64(stat.Uid), 10)
+	if found, err := user.LookupId(id); err == nil {
+		id = found.Username
+	}
+	return id + ", the user of the server, or as root"
 }
 
 // hearTask reads the answer to its end.

@@ -14,10 +14,16 @@ import (
 
 // apiFlags are the flags of commands that work through the public API of a running server.
 type apiFlags struct {
-	URL       string `help:"Base URL of the server." placeholder:"URL" name:"url" required:"" is:"url"`
+	URL string `help:"Base URL of the server." placeholder:"URL" name:"url" required:"" is:"url"`
+	Org string `help:"Organization that signs the tokens." placeholder:"NAME" required:"" is:"name"`
+	Key string `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path" is:"file"`
+
+	tokenFlags
+}
+
+// tokenFlags say more about the tokens, and where they are sent.
+type tokenFlags struct {
 	AllowHTTP bool   `help:"Send tokens to hosts other than the loopback over plain HTTP." name:"allow-http"`
-	Org       string `help:"Organization that signs the tokens." placeholder:"NAME" required:"" is:"name"`
-	Key       string `help:"Private key of the organization, PKCS #8 PEM." placeholder:"PRIVATE.pem" required:"" type:"path" is:"file"`
 	Kid       string `help:"Key ID; if omitted, any key of the organization may verify the tokens." placeholder:"ID" is:"name"`
 	Subject   string `help:"Actor to record in the journal." placeholder:"TEXT" is:"text"`
 }

@@ -91,7 +91,7 @@ func auditTask(
 	task := &auditedTask{ResponseWriter: w, record: audit.Record{
 		Time: time.Now(), Via: audit.Admin, Action: name, Status: http.StatusOK,
 	}}
-	ctx, changes := audit.Collect(r.Context(), "")
+	ctx, changes := audit.Collect(context.WithValue(r.Context(), recordKey{}, &task.record), "")
 	body := &countedBody{ReadCloser: r.Body}
 	r = r.WithContext(ctx)
 	r.Body = body
@@ -115,11 +115,22 @@ func (f auditFlags) audited(
 	}
 	defer func() { err = errors.Join(err, closeAudit(context.WithoutCancel(ctx), w)) }()
 	record := audit.Record{Time: time.Now(), Via: audit.Admin, Action: name, Status: http.StatusOK}
-	if err = run(ctx); err != nil {
+	if err = run(context.WithValue(ctx, recordKey{}, &record)); err != nil {
 		record.Status, record.Error = http.StatusInternalServerError, "task_failed"
 	}
 	w.Write(&record)
 	return err
+}
+
+// recordKey is the key of the record of a task in its context.
+type recordKey struct{}
+
+// auditActing tells the record of the task whose context ctx is, if it has one, who acts on what.
+// The repository may be "".
+func auditActing(ctx context.Context, org, repository, subject string) {
+	if record, ok := ctx.Value(recordKey{}).(*audit.Record); ok {
+		record.Organization, record.Repository, record.Subject = org, repository, subject
+	}
 }
 
 // taskFailed notes that a task has failed after its answer has begun.

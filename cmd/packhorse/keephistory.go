@@ -31,14 +31,20 @@ type organizations struct {
 	tokens *auth.Verifier // nil when nothing is known of them
 	logger *slog.Logger
 	shared bool
-	grace  bool // the operator has said how much history is kept
+	grace  bool // otherwise the default binds them
 }
 
 // openOrgs reads the folder of organizations, if one is given.
-func (c gcCommand) openOrgs(to streams) (_ *organizations, err error) {
-	o := &organizations{logger: c.logger(to.errOut), shared: c.shared(), grace: c.Grace != nil}
-	if c.Orgs != "" {
-		o.tokens, err = auth.Open(auth.Options{Dir: c.Orgs, Logger: o.logger})
+func (c gcCommand) openOrgs(to streams) (*organizations, error) {
+	return c.organizations(c.Orgs, c.Grace != nil, to)
+}
+
+// organizations reads a folder of organizations, unless that is "". grace is whether the default
+// binds organizations of which nothing is known.
+func (f taskFlags) organizations(folder string, grace bool, to streams) (_ *organizations, err error) {
+	o := &organizations{logger: f.logger(to.errOut), shared: f.shared(), grace: grace}
+	if folder != "" {
+		o.tokens, err = auth.Open(auth.Options{Dir: folder, Logger: o.logger})
 	}
 	return o, err
 }
@@ -69,6 +75,14 @@ func (o *organizations) follow(ctx context.Context, keys kv.Store) (shut func(),
 		o.logger.WarnContext(ctx, "no history is given up: without --orgs it is not known how long organizations keep it")
 	}
 	return shut, nil
+}
+
+// config returns the settings of an organization, false if they are not known.
+func (o *organizations) config(org string) (*auth.OrgConfig, bool) {
+	if o.tokens == nil {
+		return nil, false
+	}
+	return o.tokens.OrgConfig(org)
 }
 
 // history returns for how long an organization has its repositories kept as they were.

@@ -45,7 +45,7 @@ type commandLine struct {
 	Org        orgCommand         `cmd:"" help:"Register organizations."`
 	Token      tokenCommand       `cmd:"" help:"Sign tokens, and look into them. Without a command: sign."`
 	Credential credentialCommand  `cmd:"" help:"Give git a token for each operation, as its credential helper."`
-	Repos      reposCommand       `cmd:"" help:"List, show, rename, delete and undelete repositories, and move their default branches, through the running server."`
+	Repos      reposCommand       `cmd:"" help:"List, show, rename, delete and undelete repositories, and move their default branches: of an organization through its API, or of all as the operator."`
 	Import     importCommand      `cmd:"" help:"Bring repositories from folders and other hosts to the running server."`
 	Export     exportCommand      `cmd:"" help:"Write a repository of the running server as a bare one that git reads."`
 	GC         gcCommand          `cmd:"" name:"gc" help:"Maintain every repository now, through the running server or in a stopped server's folder."`

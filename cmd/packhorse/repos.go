@@ -4,16 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
-	"packhorse/cmd/packhorse/apiclient"
+	"github.com/alecthomas/kong"
+
 	"packhorse/cmd/packhorse/transfer"
+	"packhorse/engine/webhook"
 )
 
-// reposCommand works on repositories of a running server.
+// reposCommand works on repositories: on those of one organization through the API of a running
+// server, or on all for the operator of a data folder. reposways.go has the two ways, and
+// repostasks.go what the second one does in the process that has the folder open.
 type reposCommand struct {
-	List       reposListCommand       `cmd:"" help:"List the repositories of the organization, in order of creation."`
+	List       reposListCommand       `cmd:"" help:"List the repositories of an organization, or of all in --data, in order of creation."`
 	Show       reposShowCommand       `cmd:"" help:"Describe a repository, and what it stores."`
 	Rename     reposRenameCommand     `cmd:"" help:"Give a repository another name."`
 	SetDefault reposSetDefaultCommand `cmd:"" help:"Make another branch the default one, which clones check out."`
@@ -33,7 +38,7 @@ func (f formatFlags) table(to streams) bool { return !f.JSON && terminalWidth(to
 func (to streams) printJSON(value any) error { return json.NewEncoder(to.out).Encode(value) }
 
 type reposListCommand struct {
-	apiFlags
+	reposFlags
 	formatFlags
 
 	Deleted bool `help:"Only those that were deleted and can be brought back, in order of their deletion."`
@@ -44,30 +49,85 @@ type reposListCommand struct {
 // tableRows is how many rows a table aligns at a time: what it holds in memory.
 const tableRows = 1000
 
+// column is a column of a listing.
+type column struct {
+	name string
+	cell func(r *listedRepository) string
+}
+
+// columns returns those of the listing. An operator sees more, but for the IDs of what is there.
+func (c reposListCommand) columns(now time.Time) []column {
+	name := column{"NAME", func(r *listedRepository) string { return r.Name }}
+	branch := column{"DEFAULT BRANCH", func(r *listedRepository) string { return r.DefaultBranch }}
+	id := column{"ID", func(r *listedRepository) string { return r.ID }}
+	at := func(name string, of func(r *listedRepository) time.Time) column {
+		return column{name, func(r *listedRepository) string { return of(r).Format(time.DateTime) }}
+	}
+	created := at("CREATED", func(r *listedRepository) time.Time { return r.CreatedAt })
+	deleted := at("DELETED", func(r *listedRepository) time.Time { return r.DeletedAt })
+	org := column{"ORGANIZATION", func(r *listedRepository) string { return r.Org }}
+	stored := column{"STORED", func(r *listedRepository) string { return transfer.SizeText(r.StoredBytes) }}
+	switch {
+	case !c.forOperator() && !c.Deleted:
+		return []column{name, branch, created, id}
+	case !c.forOperator():
+		gone := at("GONE AT", func(r *listedRepository) time.Time { return r.PurgeAt })
+		return []column{name, branch, created, id, deleted, gone}
+	case c.Deleted:
+		by := column{"BY", func(r *listedRepository) string { return orDash(r.DeletedBy) }}
+		gone := column{"GONE AT", func(r *listedRepository) string { return moment(r.PurgeAt, now) }}
+		return []column{org, name, stored, deleted, by, gone, id}
+	default:
+		written := at("LAST WRITE", func(r *listedRepository) time.Time { return r.LastWrite })
+		syncs := column{"SYNC", func(r *listedRepository) string { return orDash(r.syncText()) }}
+		hooks := column{"WEBHOOKS", func(r *listedRepository) string { return orDash(backlogText(r.Webhooks)) }}
+		return []column{org, name, stored, written, branch, syncs, hooks}
+	}
+}
+
+// syncText is the state of the syncs, "" without an upstream. What is damaged is told there.
+func (r *listedRepository) syncText() string {
+	switch {
+	case r.Damage != "":
+		return "damaged: " + r.Damage
+	case r.Sync == nil:
+		return ""
+	}
+	return r.Sync.State
+}
+
+// backlogText says what waits to be sent, "" for nothing.
+func backlogText(b *webhook.Backlog) string {
+	if b == nil || *b == (webhook.Backlog{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d parked, %d transactions behind, %d dead", b.Parked, b.Behind, b.Dead)
+}
+
 // Run prints the repositories as they come.
-func (c reposListCommand) Run(ctx context.Context, to streams) error {
-	server, err := c.server()
+func (c reposListCommand) Run(ctx context.Context, selected *kong.Context, to streams) error {
+	at, err := c.reach(selected, true, to)
 	if err != nil {
 		return err
 	}
 	if !c.table(to) {
-		return server.List(ctx, c.Match, c.Deleted, func(r apiclient.Repository) error { return to.printJSON(r) })
+		return at.list(ctx, c.Match, c.Deleted, func(r listedRepository) error { return to.printJSON(at.line(r)) })
 	}
 	table, rows := tabwriter.NewWriter(to.out, 0, 0, 2, ' ', 0), 0
-	last := ""
-	if c.Deleted {
-		last = "\tDELETED\tGONE AT"
-	}
-	if _, err := fmt.Fprintln(table, "NAME\tDEFAULT BRANCH\tCREATED\tID"+last); err != nil {
+	columns := c.columns(time.Now())
+	cells := make([]string, len(columns))
+	row := func(cell func(one column) string) error {
+		for i, one := range columns {
+			cells[i] = cell(one)
+		}
+		_, err := fmt.Fprintln(table, strings.Join(cells, "\t"))
 		return err
 	}
-	err = server.List(ctx, c.Match, c.Deleted, func(r apiclient.Repository) error {
-		last := ""
-		if c.Deleted {
-			last = "\t" + r.DeletedAt.Format(time.DateTime) + "\t" + r.PurgeAt.Format(time.DateTime)
-		}
-		_, err := fmt.Fprintf(table, "%s\t%s\t%s\t%s%s\n", r.Name, r.DefaultBranch, r.CreatedAt.Format(time.DateTime), r.ID, last)
-		if err != nil {
+	if err := row(func(one column) string { return one.name }); err != nil {
+		return err
+	}
+	err = at.list(ctx, c.Match, c.Deleted, func(r listedRepository) error {
+		if err := row(func(one column) string { return one.cell(&r) }); err != nil {
 			return err
 		}
 		if rows++; rows%tableRows == 0 {
@@ -82,106 +142,109 @@ func (c reposListCommand) Run(ctx context.Context, to streams) error {
 }
 
 type reposShowCommand struct {
-	apiFlags
+	reposFlags
 	formatFlags
 
 	Repo string `arg:"" help:"Repository." is:"repository"`
 }
 
 // Run prints the repository.
-func (c reposShowCommand) Run(ctx context.Context, to streams) error {
-	server, err := c.server()
+func (c reposShowCommand) Run(ctx context.Context, selected *kong.Context, to streams) error {
+	at, err := c.reach(selected, false, to)
 	if err != nil {
 		return err
 	}
-	found, err := server.Show(ctx, c.Repo)
-	if err != nil {
-		return err
-	}
-	usage, err := server.Usage(ctx, c.Repo)
+	found, err := at.show(ctx, c.Repo)
 	if err != nil {
 		return err
 	}
 	if !c.table(to) {
-		return to.printJSON(struct {
-			apiclient.Repository
-			apiclient.Usage
-		}{found, usage})
+		return to.printJSON(found)
 	}
 	table := tabwriter.NewWriter(to.out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, values ...any) {
 		_, _ = fmt.Fprintf(table, name+"\t"+format+"\n", values...) // Flush tells of errors
 	}
+	if found.Org != "" {
+		row("organization", "%s", found.Org)
+	}
 	row("name", "%s", found.Name)
 	row("id", "%s", found.ID)
 	row("default branch", "%s", found.DefaultBranch)
 	row("created", "%s", found.CreatedAt.Format(time.DateTime))
-	row("last write", "%s", usage.LastWrite.Format(time.DateTime))
-	row("refs", "%d", usage.Refs)
-	row("objects", "%d", usage.Objects)
-	row("stored", "%s", transfer.SizeText(usage.StoredBytes))
-	row("shared with forks", "%s", transfer.SizeText(usage.SharedBytes))
-	row("borrowed from the base", "%s", transfer.SizeText(usage.BorrowedBytes))
+	row("last write", "%s", found.LastWrite.Format(time.DateTime))
+	row("refs", "%d", found.Refs)
+	row("objects", "%d", found.Objects)
+	row("stored", "%s", transfer.SizeText(found.StoredBytes))
+	row("shared with forks", "%s", transfer.SizeText(found.SharedBytes))
+	row("borrowed from the base", "%s", transfer.SizeText(found.BorrowedBytes))
 	if found.Base != nil {
 		row("upstream", "%s %s/%s", found.Base.Provider, found.Base.Owner, found.Base.Name)
 	}
 	if found.Sync != nil {
 		row("sync", "%s %s", found.Sync.State, found.Sync.LastError)
+		if found.Sync.LastSuccess != "" {
+			row("last sync", "%s", found.Sync.LastSuccess)
+		}
+	}
+	if text := backlogText(found.Webhooks); text != "" {
+		row("webhooks", "%s", text)
+		row("last error", "%s", orDash(found.Webhooks.LastError))
 	}
 	return table.Flush()
 }
 
 type reposRenameCommand struct {
-	apiFlags
+	reposFlags
 
 	Repo string `arg:"" help:"Repository." is:"repository"`
 	Name string `arg:"" help:"New name." is:"repository"`
 }
 
 // Run renames the repository.
-func (c reposRenameCommand) Run(ctx context.Context, to streams) error {
-	server, err := c.server()
+func (c reposRenameCommand) Run(ctx context.Context, selected *kong.Context, to streams) error {
+	at, err := c.reach(selected, false, to)
 	if err != nil {
 		return err
 	}
-	if err := server.Rename(ctx, c.Repo, c.Name); err != nil {
+	if err := at.rename(ctx, c.Repo, c.Name); err != nil {
 		return err
 	}
 	return to.printf("renamed %s to %s\n", c.Repo, c.Name)
 }
 
 type reposSetDefaultCommand struct {
-	apiFlags
+	reposFlags
 
 	Repo   string `arg:"" help:"Repository." is:"repository"`
 	Branch string `arg:"" help:"Branch, which must exist unless the repository has none." is:"text"`
 }
 
 // Run moves the default branch.
-func (c reposSetDefaultCommand) Run(ctx context.Context, to streams) error {
-	server, err := c.server()
+func (c reposSetDefaultCommand) Run(ctx context.Context, selected *kong.Context, to streams) error {
+	at, err := c.reach(selected, false, to)
 	if err != nil {
 		return err
 	}
-	if err := server.SetDefaultBranch(ctx, c.Repo, c.Branch); err != nil {
+	if err := at.setDefault(ctx, c.Repo, c.Branch); err != nil {
 		return err
 	}
 	return to.printf("the default branch of %s is %s\n", c.Repo, c.Branch)
 }
 
 type reposDeleteCommand struct {
-	apiFlags
+	reposFlags
 
 	Repo string `arg:"" help:"Repository." is:"repository"`
 }
 
 // Run deletes the repository.
-func (c reposDeleteCommand) Run(ctx context.Context, to streams) error {
-	server, err := c.server()
+func (c reposDeleteCommand) Run(ctx context.Context, selected *kong.Context, to streams) error {
+	at, err := c.reach(selected, false, to)
 	if err != nil {
 		return err
 	}
-	deleted, err := server.Delete(ctx, c.Repo)
+	deleted, err := at.delete(ctx, c.Repo)
 	if err != nil {
 		return err
 	}
@@ -193,7 +256,7 @@ func (c reposDeleteCommand) Run(ctx context.Context, to streams) error {
 }
 
 type reposUndeleteCommand struct {
-	apiFlags
+	reposFlags
 
 	ID   string `help:"Which one, of several that had the name." placeholder:"ID" name:"id" is:"repository id"`
 	Name string `help:"New name, if the former one was taken again." placeholder:"NAME" name:"as" is:"repository"`
@@ -201,12 +264,12 @@ type reposUndeleteCommand struct {
 }
 
 // Run brings the repository back.
-func (c reposUndeleteCommand) Run(ctx context.Context, to streams) error {
-	server, err := c.server()
+func (c reposUndeleteCommand) Run(ctx context.Context, selected *kong.Context, to streams) error {
+	at, err := c.reach(selected, false, to)
 	if err != nil {
 		return err
 	}
-	back, err := server.Undelete(ctx, c.Repo, c.ID, c.Name)
+	back, err := at.undelete(ctx, c.Repo, c.ID, c.Name)
 	if err != nil {
 		return err
 	}

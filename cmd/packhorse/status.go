@@ -89,6 +89,7 @@ const statusTask = "status"
 // tasks returns those of every data folder, and the one that a server tells of itself.
 func (s *server) tasks() map[string]task {
 	all := maps.Clone(tasks)
+	maps.Copy(all, reposTasks(s.tokens.OrgConfig))
 	all[statusTask] = taskOf(func(ctx context.Context, _ *engine.Host, _ struct{}, out io.Writer) error {
 		now, err := s.status(ctx)
 		if err != nil {

@@ -41,7 +41,7 @@ type storeFlags struct {
 	MinFree      byteSize `help:"Free disk space below which writes are refused; 0: 1GiB, or 5 % of the disk if less." default:"0" for:"serve,gc,fsck,backup"`
 	CloneCache   byteSize `help:"Disk space for generated packs, which equal clones share; 0 turns the cache off." default:"10GiB" for:"serve"`
 
-	KeepHistory time.Duration `help:"How long repositories can be read as they were; the org.yaml of an organization may say otherwise." default:"336h" for:"serve,gc"`
+	KeepHistory time.Duration `help:"How long repositories can be read as they were; the org.yaml of an organization may say otherwise." default:"336h" for:"serve,gc,repos"`
 
 	Limits limitFlags `embed:"" group:"Limits"`
 

@@ -50,7 +50,13 @@ func taskOf[A any](run func(ctx context.Context, host *engine.Host, args A, out 
 
 // taskFlags are the common flags of all maintenance commands.
 type taskFlags struct {
-	Data string        `help:"Data folder." placeholder:"DIR" required:"" type:"path" is:"folder"`
+	Data string `help:"Data folder." placeholder:"DIR" required:"" type:"path" is:"folder"`
+
+	openFlags
+}
+
+// openFlags say how the data folder is opened, by its server or by the command.
+type openFlags struct {
 	Wait time.Duration `help:"How long to wait for a server that has the folder open but does not answer." default:"30s" min:"1ms"`
 
 	auditFlags
@@ -65,24 +71,32 @@ func (f taskFlags) run(ctx context.Context, name string, args any, to streams) e
 
 // runWith is run with what a folder that it opens itself is given.
 func (f taskFlags) runWith(ctx context.Context, name string, args any, around outside, to streams) error {
+	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
+	defer printer.clear()
+	return f.runLines(ctx, name, tasks[name], args, around, to, printer.print)
+}
+
+// runLines is runWith for a task that a server knows by name, and that is run when there is none.
+// line is called with each line of its output.
+func (f taskFlags) runLines(
+	ctx context.Context, name string, run task, args any, around outside, to streams, line func(string) error,
+) error {
 	encoded, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
-	printer := &taskPrinter{to: to, terminal: isTerminal(to.errOut)}
-	defer printer.clear()
 	watch := &vigil{
 		what: "the server that has " + f.Data + " open", say: sayAfter, limit: f.Wait,
 		tell: func(line string) { to.complain("%s", line) },
 	}
-	err = askAdmin(ctx, filepath.Join(f.Data, adminSocket), name, encoded, watch, printer.print)
+	err = askAdmin(ctx, filepath.Join(f.Data, adminSocket), name, encoded, watch, line)
 	if !errors.Is(err, errNoServer) {
 		return err
 	}
 	noServer := err
 	logger := f.logger(to.errOut)
 	err = f.audited(ctx, name, to, logger, func(ctx context.Context) error {
-		return f.runHere(ctx, tasks[name], encoded, around, logger, printer)
+		return f.runHere(ctx, run, encoded, around, logger, line)
 	})
 	if errors.Is(err, errInUse) {
 		return fmt.Errorf("%w that does not answer (%w): it is starting, stopping, or a maintenance command itself", err,
@@ -92,7 +106,8 @@ func (f taskFlags) runWith(ctx context.Context, name string, args any, around ou
 }
 
 func (f taskFlags) runHere(
-	ctx context.Context, run task, args json.RawMessage, around outside, logger *slog.Logger, printer *taskPrinter,
+	ctx context.Context, run task, args json.RawMessage, around outside, logger *slog.Logger,
+	line func(string) error,
 ) (err error) {
 	if err := checkPlace(f.Data, f.sharedFlags); err != nil {
 		return err
@@ -105,7 +120,7 @@ func (f taskFlags) runHere(
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close(context.WithoutCancel(ctx))) }()
-	return run(ctx, s.host, args, &lineWriter{line: printer.print})
+	return run(ctx, s.host, args, &lineWriter{line: line})
 }
 
 // lineWriter passes on complete lines. It may be written to concurrently, a line a call.

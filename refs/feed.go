@@ -168,7 +168,7 @@ func (s *Store) ApplyCreation(
 ) (kv.Commit, error) {
 	commit, err := s.applyTold(ctx, batch, telling{change.Org, createdRow(repo, &change, len(refs))})
 	if err == nil {
-		s.tellCommitted(ctx, repo, &change, refs)
+		s.tellCommitted(ctx, repo, &change, refs, true)
 	}
 	return commit, err
 }

@@ -151,7 +151,7 @@ func (s *Store) Update(
 	}
 	result, commit, told, err := s.commit(ctx, repo, &change, prepare)
 	if commit != nil {
-		s.tellCommitted(ctx, repo, &change, result.Updates)
+		s.tellCommitted(ctx, repo, &change, result.Updates, false)
 		err := commit.Wait(context.WithoutCancel(ctx))
 		if err == nil && change.Announced != nil && len(result.Updates) > 0 {
 			change.Announced()

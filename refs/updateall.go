@@ -80,7 +80,7 @@ func (s *Store) UpdateAll(
 		return result, err
 	}
 	for i, part := range all.parts {
-		s.tellCommitted(ctx, part.Repo, &part.Change, result.Parts[i].Updates)
+		s.tellCommitted(ctx, part.Repo, &part.Change, result.Parts[i].Updates, false)
 	}
 	if err := commit.Wait(context.WithoutCancel(ctx)); err != nil {
 		return result, err

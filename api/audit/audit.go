@@ -54,6 +54,8 @@ type Record struct {
 	Status    int       `json:"status,omitempty"`
 	Error     code.Code `json:"error,omitempty"` // of the first error
 	Cut       bool      `json:"cut,omitempty"`   // the answer ended before it was whole
+	// Created says that the repository was created together with the refs of Changes.
+	Created bool `json:"created,omitempty"`
 	// ReceivedBytes and SentBytes are of the bodies.
 	ReceivedBytes int64    `json:"received_bytes"`
 	SentBytes     int64    `json:"sent_bytes"`

@@ -12,9 +12,11 @@ import (
 type Changes struct {
 	requestID string
 
-	mu    sync.Mutex
-	all   []Change // guarded by mu
-	ended bool     // guarded by mu
+	mu  sync.Mutex
+	all []Change // guarded by mu
+	// created says that one of them has created its repository.
+	created bool // guarded by mu
+	ended   bool // guarded by mu
 }
 
 type changesKey struct{}
@@ -34,6 +36,7 @@ func (c *Changes) End(r *Record) {
 	}
 	c.mu.Lock()
 	all := c.all
+	r.Created = c.created
 	c.all, c.ended = nil, true
 	c.mu.Unlock()
 	if len(all) == 0 {
@@ -58,6 +61,7 @@ func (c *Changes) add(done *refs.Committed) bool {
 	if c.ended {
 		return false
 	}
+	c.created = c.created || done.Created
 	for _, change := range changesOf(done) {
 		change.Repository, change.Subject = done.Name, done.Actor
 		c.all = append(c.all, change)
@@ -88,6 +92,6 @@ func (w *Writer) Committed(ctx context.Context, done refs.Committed) {
 		}
 		record.RequestID = request.requestID
 	}
-	record.Changes = changesOf(&done)
+	record.Changes, record.Created = changesOf(&done), done.Created
 	w.Write(&record)
 }

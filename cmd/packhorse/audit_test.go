@@ -119,6 +119,9 @@ func TestAudit(t *testing.T) {
 	var told []string
 	for _, r := range all {
 		line := fmt.Sprintf("%s %s %s %s %d %s", r.Via, r.Organization, r.Repository, r.Action, r.Status, r.Error)
+		if r.Created {
+			line += " created"
+		}
 		for _, c := range r.Changes {
 			line += fmt.Sprintf(" %s:%.7s>%.7s@%d", c.Ref, c.Old, c.New, c.Sequence)
 		}
@@ -135,7 +138,7 @@ func TestAudit(t *testing.T) {
 		"http acme web/site gitFetch 200 ",
 		"http acme web/site gitPush 200 policy_denied",
 		"background acme  organizationChanged 0 ",
-		fmt.Sprintf("http acme fresh gitPush 200  refs/heads/main:%s>%.7s@1", none, old),
+		fmt.Sprintf("http acme fresh gitPush 200  created refs/heads/main:%s>%.7s@1", none, old),
 		"admin   gc 200 ",
 		"background beta  organizationAdded 0 ",
 		"background beta  keyRegistered 0 ",

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -136,6 +138,41 @@ func tryDev(t *testing.T, data, lines string) {
 	}
 	if log := git("-C", "packhorse-demo", "log", "--format=%s"); log != "Say hello\nfirst\n" {
 		t.Errorf("log of the clone %q", log)
+	}
+}
+
+// TestDevWebhook checks that dev delivers to a webhook on this machine.
+func TestDevWebhook(t *testing.T) {
+	t.Parallel()
+	delivered := make(chan string, 100) // more than the lines to paste push
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		delivered <- string(body)
+	}))
+	t.Cleanup(receiver.Close)
+	data := filepath.Join(t.TempDir(), "data")
+	folder := filepath.Join(data, "orgs", "dev")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	config := "webhooks: [{url: '" + receiver.URL + "', secret: hush}]\n"
+	if err := os.WriteFile(filepath.Join(folder, "org.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lines := dev(t, data)
+	work := t.TempDir()
+	shell(t, work, "git init -q -b trunk && git commit -q --allow-empty -m first")
+	shell(t, work, lines)
+	select {
+	case body := <-delivered:
+		if !strings.Contains(body, `"demo"`) {
+			t.Errorf("delivered %s", body)
+		}
+	case <-time.After(time.Minute):
+		t.Error("nothing was delivered")
 	}
 }
 

@@ -54,6 +54,7 @@ type conn struct {
 	bound    int64         // for received: limit for the framing of a body; 0 for none
 	ended    bool          // the client has sent its last byte
 	stalled  bool          // the client let a deadline pass
+	counted  bool          // the request has been counted for the rate of its organization, before "100 Continue"
 
 	cut    atomic.Bool // the answer is incomplete, and must not look complete
 	closed atomic.Bool

@@ -31,6 +31,8 @@ type metrics struct {
 	refusals *prometheus.CounterVec // reason
 	denials  *prometheus.CounterVec // op
 
+	rateRefusals prometheus.Counter
+
 	slotWait, memoryWait prometheus.Observer
 	git                  gitMetrics
 }
@@ -85,7 +87,8 @@ func newMetrics(s *Server, version string, figures []Figure) (*metrics, error) {
 		denials: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: namespace, Name: "policy_denials_total", Help: "Changes of refs that a token's policy forbids, by the op.",
 		}, []string{"op"}),
-		git: newGitMetrics(),
+		rateRefusals: counter("rate_refusals_total", "Requests refused above the rate of their organization."),
+		git:          newGitMetrics(),
 	}
 	for _, reason := range auth.Reasons() {
 		m.refusals.WithLabelValues(reason)
@@ -97,7 +100,7 @@ func newMetrics(s *Server, version string, figures []Figure) (*metrics, error) {
 	m.slotWait, m.memoryWait = waits.WithLabelValues("slots"), waits.WithLabelValues("memory")
 	collectors := []prometheus.Collector{
 		m.requests, m.seconds, m.running, m.received, m.sent, m.cut, m.panics, m.corrupt, m.refusals, m.denials, waits,
-		m.git.seconds, m.git.received, m.git.sent, buildInfo(version),
+		m.rateRefusals, m.git.seconds, m.git.received, m.git.sent, buildInfo(version),
 		gauge("http_connections", "Open connections.", func() float64 {
 			s.mu.Lock()
 			defer s.mu.Unlock()

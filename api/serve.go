@@ -34,6 +34,7 @@ func (s *Server) serve(fast *fasthttp.RequestCtx) {
 	if err == nil {
 		err = s.admit(x)
 	}
+	x.conn.counted = false
 	if err == nil {
 		err = x.run(func() error { return s.handle(x) })
 	}
@@ -75,6 +76,7 @@ func (s *Server) expect(fast *fasthttp.RequestCtx) int {
 	if err == nil {
 		x.cancel(context.Canceled)
 		s.metrics.running.Dec() // serve begins it anew
+		x.conn.counted = true
 		return http.StatusContinue
 	}
 	s.tell(x, err)
@@ -174,8 +176,24 @@ func (s *Server) identify(x *transfer) error {
 	return nil
 }
 
+// countRequest holds the organization of a request to its rate. Only a good token counts, so that
+// nobody else can use it up, and only once: expect may have looked at the request before.
+func (s *Server) countRequest(x *transfer) error {
+	if x.conn.counted {
+		return nil
+	}
+	err := s.rates.take(x.grant.Org)
+	if err != nil {
+		s.metrics.rateRefusals.Inc()
+	}
+	return err
+}
+
 func (s *Server) authorize(x *transfer) error {
 	if err := s.identify(x); err != nil {
+		return err
+	}
+	if err := s.countRequest(x); err != nil {
 		return err
 	}
 	// Before the scope, and whether that repository exists or not.

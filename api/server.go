@@ -3,12 +3,12 @@
 //
 // Start at [NewServer]. The table of routes is data, in routes.go. A request goes through serve.go:
 // its header is checked (request.go), its endpoint found (route.go, namedpath.go), its token
-// verified, its body wrapped (body.go), its handler run, and its answer written (answer.go).
-// origins.go lets the pages of other origins read it. audit.go makes the records of the audit log.
-// conn.go tracks the state of each connection and its time limits; watch.go cancels requests whose
-// clients have gone. mcp.go joins the door api/mcp, and inner.go runs the calls of the API that a
-// request through it makes. documents.go describes the table, and serves the descriptions;
-// console.go serves the files of the console.
+// verified and its organization held to its rate (rates.go), its body wrapped (body.go), its
+// handler run, and its answer written (answer.go). origins.go lets the pages of other origins read
+// it. audit.go makes the records of the audit log. conn.go tracks the state of each connection and
+// its time limits; watch.go cancels requests whose clients have gone. mcp.go joins the door
+// api/mcp, and inner.go runs the calls of the API that a request through it makes. documents.go
+// describes the table, and serves the descriptions; console.go serves the files of the console.
 //
 // fasthttp parses HTTP/1.1 and is used by no other package. It leaves body limits, truncation, time
 // limits, unread bodies and panics to its user: invariants 21 to 29 of docs/invariants.md are
@@ -84,8 +84,9 @@ type Config struct {
 	Tracer span.Tracer
 
 	Limits  Limits
-	Logger  *slog.Logger // slog.Default by default
-	Version string       // of the program, for clients to show
+	Now     func() time.Time // the clock of the rates of organizations; time.Now by default
+	Logger  *slog.Logger     // slog.Default by default
+	Version string           // of the program, for clients to show
 }
 
 // Server serves HTTP. Its methods may be called concurrently.
@@ -114,6 +115,7 @@ type Server struct {
 	memory  *fair.Queue // of requests that work
 	waiting *fair.Queue // memory of requests that wait for their clients
 
+	rates      *rates // of organizations
 	processors *fair.Processors
 	metrics    *metrics
 	ids        *ids
@@ -146,6 +148,9 @@ func NewServer(config Config) (*Server, error) {
 	config.Limits.setDefaults()
 	if config.Logger == nil {
 		config.Logger = slog.Default()
+	}
+	if config.Now == nil {
+		config.Now = time.Now
 	}
 	if config.Ready == nil {
 		config.Ready = func() error { return nil }
@@ -189,6 +194,7 @@ func NewServer(config Config) (*Server, error) {
 		slots:      fair.NewQueue(queue(int64(config.Limits.HeavySlots), 0)),
 		memory:     fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),
 		waiting:    fair.NewQueue(queue(max(1, config.Limits.MemoryBytes/waitsShare), repoQuarters)),
+		rates:      newRates(config.Now, config.Tokens.OrgConfig),
 		processors: fair.NewProcessors(0),
 		ids:        newIDs(),
 		conns:      connections{all: make(map[*conn]struct{}), places: make(map[netip.Prefix]int)},

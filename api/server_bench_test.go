@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -40,6 +41,20 @@ func BenchmarkAuditedRequests(b *testing.B) {
 	if writer.Failures() > 0 {
 		b.Errorf("%d records are lost", writer.Failures())
 	}
+}
+
+// BenchmarkLimitedRequests is the same of an organization with a rate that it does not reach.
+func BenchmarkLimitedRequests(b *testing.B) {
+	dir := b.TempDir()
+	must(os.Mkdir(filepath.Join(dir, "acme"), 0o755))
+	must(os.WriteFile(filepath.Join(dir, "acme", "k.pem"), keys().public, 0o644))
+	must(os.WriteFile(filepath.Join(dir, "acme", "org.yaml"), []byte("limits: {requests_per_second: 1000000}\n"), 0o644))
+	tokens, err := auth.Open(auth.Options{Dir: dir})
+	must(err)
+	b.Cleanup(tokens.Close)
+	smallRequests(b, serve(b, map[string]api.Handler{"GET /get": respond(200, "got")}, func(c *api.Config) {
+		c.Logger, c.Tokens = slog.New(slog.DiscardHandler), tokens
+	}))
 }
 
 // smallRequests sends requests for /get from several clients.

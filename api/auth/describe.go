@@ -90,6 +90,8 @@ func (c *OrgConfig) facts() []Fact {
 	add("limits.repositories", strconv.Itoa(limits.Repositories), limits.Repositories == 0)
 	add("limits.quota_bytes", fmt.Sprint(limits.QuotaBytes), limits.QuotaBytes == 0)
 	add("limits.repository_quota_bytes", fmt.Sprint(limits.RepositoryQuotaBytes), limits.RepositoryQuotaBytes == 0)
+	add("limits.requests_per_second", fmt.Sprint(limits.RequestsPerSecond), limits.RequestsPerSecond == 0)
+	add("limits.request_burst", fmt.Sprint(limits.RequestBurst), limits.RequestBurst == 0)
 	return facts
 }
 

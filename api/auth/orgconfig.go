@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"path/filepath"
 	"reflect"
@@ -55,12 +56,75 @@ type Webhook struct {
 	Events []string `yaml:"events"` // "push", the only kind; all kinds when there are none
 }
 
-// OrgLimits bounds one organization. Zero means the server's default.
+// OrgLimits bounds one organization. Zero means the server's default, and for requests that they
+// are not counted.
 type OrgLimits struct {
 	HeavySlots           int   `yaml:"heavy_slots"`            // concurrent heavy computations
 	Repositories         int   `yaml:"repositories"`           // number of repositories
 	QuotaBytes           Bytes `yaml:"quota_bytes"`            // that all repositories store together
 	RepositoryQuotaBytes Bytes `yaml:"repository_quota_bytes"` // that each repository stores
+	RequestsPerSecond    Rate  `yaml:"requests_per_second"`    // that one server takes, on average
+	RequestBurst         Burst `yaml:"request_burst"`          // and at once; see [OrgLimits.Burst]
+}
+
+// The bounds of rates and bursts.
+const (
+	rateMin  = 0.001
+	rateMax  = 1_000_000
+	burstMax = 1_000_000
+
+	// burstLeast and burstSeconds are the burst of an organization that sets none: so many requests,
+	// or those of so many seconds if that is more.
+	burstLeast   = 10
+	burstSeconds = 2
+)
+
+// Burst returns how many requests are taken at once from an organization with a rate.
+func (l OrgLimits) Burst() int {
+	if l.RequestBurst > 0 {
+		return int(l.RequestBurst)
+	}
+	return max(burstLeast, int(math.Ceil(burstSeconds*float64(l.RequestsPerSecond))))
+}
+
+// check refuses what makes no sense, by the names of the keys.
+func (l OrgLimits) check() error {
+	switch {
+	case l.HeavySlots < 0 || l.Repositories < 0:
+		return errors.New("limits: want no negative number")
+	case l.RequestsPerSecond < 0:
+		return fmt.Errorf("limits.requests_per_second: want a number from %g to %d, such as 50 or 0.5", rateMin, rateMax)
+	case l.RequestBurst < 0:
+		return fmt.Errorf("limits.request_burst: want a whole number from 1 to %d", burstMax)
+	case l.RequestBurst > 0 && l.RequestsPerSecond == 0:
+		return errors.New("limits.request_burst: want limits.requests_per_second beside it")
+	}
+	return nil
+}
+
+// Rate is a number a second, above 0. It is below 0 for a text that is no rate: the decoder does
+// not say which key has it, and [OrgLimits] does.
+type Rate float64
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (r *Rate) UnmarshalText(text []byte) error { //nolint:unparam // the interface has an error
+	*r = -1
+	if n, err := strconv.ParseFloat(string(text), 64); err == nil && n >= rateMin && n <= rateMax {
+		*r = Rate(n)
+	}
+	return nil
+}
+
+// Burst is a number of requests, above 0. It is below 0 for a text that is none, as a [Rate] is.
+type Burst int
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (b *Burst) UnmarshalText(text []byte) error { //nolint:unparam // the interface has an error
+	*b = -1
+	if n, err := strconv.Atoi(string(text)); err == nil && n >= 1 && n <= burstMax {
+		*b = Burst(n)
+	}
+	return nil
 }
 
 // Bytes is a size, written as in "10GiB" or "10737418240".
@@ -209,10 +273,7 @@ func (c *OrgConfig) check() error {
 			return fmt.Errorf("signing_keys: %q is not the name of a file in the organization's folder", name)
 		}
 	}
-	if c.Limits.HeavySlots < 0 || c.Limits.Repositories < 0 {
-		return errors.New("limits: want no negative number")
-	}
-	return nil
+	return c.Limits.check()
 }
 
 func isHTTPURL(text string) bool {

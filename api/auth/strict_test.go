@@ -45,6 +45,7 @@ func TestReadFolder(t *testing.T) {
 		"missing signer":        {map[string]string{"acme/org.yaml": "signing_keys: [gone.asc]"}, "acme/org.yaml: signing_keys: want a file gone.asc beside it"},
 		"signer elsewhere":      {map[string]string{"acme/org.yaml": "signing_keys: [../x.asc]"}, "acme/org.yaml: signing_keys: "},
 		"negative limit":        {map[string]string{"acme/org.yaml": "limits: {repositories: -1}"}, "acme/org.yaml: limits: want no negative number"},
+		"no rate":               {map[string]string{"acme/org.yaml": "limits: {requests_per_second: 0}"}, "acme/org.yaml: limits.requests_per_second: want a number from 0.001 to 1000000, such as 50 or 0.5"},
 		"organization's name":   {map[string]string{"ac me/k.pem": good}, "ac me: want the name of an organization"},
 		"file among folders":    {map[string]string{"README": "x"}, "README: want folders only, one an organization"},
 		"no key":                {map[string]string{"beta/org.yaml": ""}, "beta: no key: want a KID.pem"},
@@ -89,7 +90,7 @@ func TestDescribe(t *testing.T) {
 	hook := "webhooks: [{url: 'https://u:s3cr3t@ci.example/s3cr3t?s3cr3t', secret: %, events: [push]}]\n"
 	more := "upstreams: {gitlab: 'https://u:s3cr3t@git.example'}\ngithub_owners: [a, b]\ncustom_notes_refs: false\n" +
 		"keep_history: 2d\ncreate_on_push: true\n" +
-		"signing_keys: [a.asc]\nlimits: {heavy_slots: 1, repositories: 2, quota_bytes: 1KiB, repository_quota_bytes: 3}\n"
+		"signing_keys: [a.asc]\nlimits: {heavy_slots: 1, repositories: 2, quota_bytes: 1KiB, repository_quota_bytes: 3, requests_per_second: 2.5, request_burst: 7}\n"
 	config := func(text, secret string) []byte { return []byte(strings.ReplaceAll(text, "%", secret)) }
 	first := organization.Files{
 		"k.pem": p256().public, "l.pem": ed().public, "a.asc": []byte("x"), "org.yaml": config(hook+more, "s3cr3t"),
@@ -112,7 +113,7 @@ func TestDescribe(t *testing.T) {
 	want := []string{
 		"key k: ES256 " + fingerprint(p256()), "key l: EdDSA " + fingerprint(ed()),
 		"create_on_push: true", "custom_notes_refs: false", "github_owners: a,b", "keep_history: 48h0m0s", "limits.heavy_slots: 1", "limits.quota_bytes: 1024",
-		"limits.repositories: 2", "limits.repository_quota_bytes: 3", "signing key a.asc: SHA-256 2d711642b726b044",
+		"limits.repositories: 2", "limits.repository_quota_bytes: 3", "limits.request_burst: 7", "limits.requests_per_second: 2.5", "signing key a.asc: SHA-256 2d711642b726b044",
 		"upstreams.gitlab: git.example", "webhook ci.example 833c9512: push",
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -133,7 +134,7 @@ func TestDescribe(t *testing.T) {
 			t.Errorf("no line %q in %q", line, lines)
 		}
 	}
-	if len(lines) != 14 || strings.Contains(strings.Join(append(got, lines...), "\n"), "s3cr3t") {
+	if len(lines) != 16 || strings.Contains(strings.Join(append(got, lines...), "\n"), "s3cr3t") {
 		t.Errorf("%d lines: %q", len(lines), lines)
 	}
 	if lines := auth.Differences(auth.Describe(first), auth.Describe(first)); lines != nil {

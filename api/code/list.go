@@ -94,6 +94,7 @@ const (
 	URLTooLong           Code = "url_too_long"           // a URL is too long
 	UnsupportedMediaType Code = "unsupported_media_type" // a body has another type or encoding
 	TooManyCommits       Code = "too_many_commits"       // files were changed last by too many commits
+	TooManyRequests      Code = "too_many_requests"      // the organization sends more requests than it may
 	HeaderTooLarge       Code = "header_too_large"       // a header is too long
 
 	// The server, and what it depends on.
@@ -204,6 +205,7 @@ var list = []Entry{
 	{URLTooLong, []int{414}, Never},
 	{UnsupportedMediaType, []int{415}, Never},
 	{TooManyCommits, []int{429}, Never},
+	{TooManyRequests, []int{429}, Later},
 	{HeaderTooLarge, []int{431}, Never},
 
 	{RequestTimeout, []int{408}, Later},

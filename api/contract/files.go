@@ -92,7 +92,7 @@ func fileCalls() []call {
 					notThere,
 					fails(http.StatusRequestEntityTooLarge, "The listing takes too much memory or computing: request one folder."),
 					retried(http.StatusTooManyRequests, "The files were changed last by too many commits: request pages. Or too many bad tokens "+
-						"came from the address."),
+						"came from the address, or too many requests from the organization."),
 				},
 			},
 		},

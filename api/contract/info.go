@@ -58,7 +58,7 @@ func Info(version string) openapi.Info {
 			fails(http.StatusRequestEntityTooLarge, "A limit is exceeded, which the message names; or the request computes for too long."),
 			fails(http.StatusRequestURITooLong, "The URL is longer than 8 KiB."),
 			fails(http.StatusUnsupportedMediaType, "The content type or encoding of the body is another one."),
-			retried(http.StatusTooManyRequests, "Too many bad tokens came from the address."),
+			retried(http.StatusTooManyRequests, "Too many bad tokens came from the address, or too many requests from the organization."),
 			fails(http.StatusRequestHeaderFieldsTooLarge, "The header is longer than 32 KiB."),
 			fails(http.StatusInternalServerError, "The server failed."),
 			retried(http.StatusServiceUnavailable, "The server is busy, starting or stopping, or cannot reach its storage. A write "+

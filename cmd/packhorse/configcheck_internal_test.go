@@ -117,6 +117,7 @@ func TestConfigCheckSurroundings(t *testing.T) {
 	port := taken.Addr().String()
 	w := newWorkspace(t)
 	w.put("orgs/acme/org.yaml", "limit: 1\n", 0o600)
+	w.put("orgs/alpha/org.yaml", "limits: {requests_per_second: -1}\n", 0o600)
 	w.put("orgs/beta/k.pem", "no key", 0o600)
 	w.put("orgs/gamma/README", "", 0o600)
 	w.put("half/RESTORING", "", 0o600)
@@ -133,7 +134,7 @@ func TestConfigCheckSurroundings(t *testing.T) {
 	}{
 		"good":             {args: []string{"--orgs", "FULL"}, want: []string{"warning: --orgs: FULL has no organization yet"}},
 		"nothing":          {want: []string{"missing flags: --orgs=DIR"}},
-		"broken":           {args: []string{"--orgs", "ABOVE/orgs"}, want: []string{"--orgs: ABOVE/orgs/acme/org.yaml: line 1: unknown key \"limit\": the keys there are webhooks, ", "--orgs: ABOVE/orgs/beta/k.pem: "}},
+		"broken":           {args: []string{"--orgs", "ABOVE/orgs"}, want: []string{"--orgs: ABOVE/orgs/acme/org.yaml: line 1: unknown key \"limit\": the keys there are webhooks, ", "--orgs: ABOVE/orgs/alpha/org.yaml: limits.requests_per_second: want a number from 0.001 to 1000000", "--orgs: ABOVE/orgs/beta/k.pem: "}},
 		"taken":            {args: []string{"--orgs", "ABOVE/orgs/gamma", "--listen", port, "--admin-listen", port}, want: []string{"--listen: " + port, "--admin-listen: " + port, "warning: --orgs"}},
 		"the same twice":   {args: []string{"--orgs", "ABOVE/orgs/gamma", "--listen", "127.0.0.1:PORT", "--admin-listen", "127.0.0.1:PORT"}, want: []string{"--admin-listen: ", "warning: --orgs"}},
 		"half restored":    {args: []string{"--orgs", "ABOVE/orgs/gamma", "--data", "ABOVE/half"}, want: []string{"ABOVE/half contains a partly restored backup", "warning: --orgs"}},

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,5 +104,59 @@ func TestReserveMore(t *testing.T) {
 	c.send(get("/get"))
 	if a := c.receive(http.MethodGet); a.body != "held" {
 		t.Errorf("status %d: %s", a.StatusCode, a.body)
+	}
+}
+
+// limits.heavy_slots of an org.yaml takes the place of the half of all slots that an organization
+// gets, below it and above it.
+func TestHeavySlotsOfOrganization(t *testing.T) {
+	t.Parallel()
+	started, finish := make(chan struct{}, 8), make(chan struct{})
+	end := sync.OnceFunc(func() { close(finish) })
+	defer end() // also when it fails: the server waits for its requests
+	l := newLimited(t, "limits: {heavy_slots: 1}\n", nil, func(c *api.Config) {
+		c.Limits.HeavySlots, c.Limits.QueueWait = 6, 50*time.Millisecond // half of them are 3
+		c.Routes = []api.Route{{Method: "GET", Path: "/get", Scope: auth.GitRead, Denied: 401, Handler: func(
+			x exchange.Exchange, _ *auth.Grant,
+		) error {
+			if _, err := x.Slot(x.Context()); err != nil {
+				return err
+			}
+			if x.Header("X-Brief") != "" {
+				return respond(200, "held")(x, nil)
+			}
+			return holding(x, started, finish)
+		}}}
+	})
+	var holders []*client
+	takes := func(org string) {
+		t.Helper()
+		c := l.dial(t)
+		c.send("GET /get HTTP/1.1\nHost: x\nAuthorization: " + tokenOf(org, "r", "git:read") + "\n\n")
+		<-started
+		holders = append(holders, c)
+	}
+	refused := func(org string) { // what it may have is held until finish, however long it waits
+		t.Helper()
+		c := l.dial(t)
+		c.send("GET /get HTTP/1.1\nHost: x\nX-Brief: 1\nAuthorization: " + tokenOf(org, "r", "git:read") + "\n\n")
+		if a := c.receive(http.MethodGet); a.StatusCode != http.StatusServiceUnavailable {
+			t.Fatalf("another request of %s: status %d: %s", org, a.StatusCode, a.body)
+		}
+	}
+	takes("acme")
+	refused("acme")
+	takes("other")
+	l.becomes("limits: {heavy_slots: 4}\n")
+	for range 3 {
+		takes("acme")
+	}
+	refused("acme") // of the two slots that are left
+	takes("other")
+	end()
+	for _, c := range holders {
+		if a := c.receive(http.MethodGet); a.body != "held" {
+			t.Errorf("status %d: %s", a.StatusCode, a.body)
+		}
 	}
 }

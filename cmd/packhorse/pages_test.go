@@ -60,7 +60,7 @@ func stories() []story {
 			page: "docs/operations.md", programs: []string{"openssl", "git"}, stage: (*machine).withCertificate,
 			sections: []string{
 				"Install and start", "Organizations", "Check before a start", "`packhorse token inspect`",
-				"`packhorse credential`", "`packhorse status`", "Moving in and out",
+				"`packhorse credential`", "`packhorse status`", "Moving in and out", "All repositories",
 			},
 			before: map[string]string{
 				"packhorse config check --config /etc/packhorse/config.yaml": faultyConfig,
@@ -70,6 +70,8 @@ packhorse fsck --data /var/lib/packhorse`,
 				"packhorse import --dry-run --prefix mirror /srv/git": `
 git init -q --bare /srv/git/web/site.git
 history /srv/git/web/site.git`,
+				"packhorse repos list --data /var/lib/packhorse": `
+packhorse repos rename web/home web/site --data /var/lib/packhorse --org acme`,
 			},
 		},
 		{page: "docs/operations.md", sections: []string{"Packages and systemd"}, stage: (*machine).packaged},

@@ -107,7 +107,7 @@ func (l OrgLimits) check() error {
 type Rate float64
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (r *Rate) UnmarshalText(text []byte) error { //nolint:unparam // the interface has an error
+func (r *Rate) UnmarshalText(text []byte) error {
 	*r = -1
 	if n, err := strconv.ParseFloat(string(text), 64); err == nil && n >= rateMin && n <= rateMax {
 		*r = Rate(n)
@@ -119,7 +119,7 @@ func (r *Rate) UnmarshalText(text []byte) error { //nolint:unparam // the interf
 type Burst int
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (b *Burst) UnmarshalText(text []byte) error { //nolint:unparam // the interface has an error
+func (b *Burst) UnmarshalText(text []byte) error {
 	*b = -1
 	if n, err := strconv.Atoi(string(text)); err == nil && n >= 1 && n <= burstMax {
 		*b = Burst(n)

@@ -24,7 +24,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: ## build, start `packhorse dev` and print lines to paste (DATA=.data LISTEN=127.0.0.1:8080)
-	@echo 'building: seconds, or about a minute and a half the first time'
+	@echo 'building: seconds, or the first time about three minutes on two cores'
 	@$(MAKE) --no-print-directory build
 	@exec bin/packhorse dev --data $(DATA) $(if $(LISTEN),--listen $(LISTEN))
 
@@ -69,7 +69,7 @@ test-shared-short:
 
 test-dist: ## a release made twice, its package installed, the image built and run (root and buildah, else skipped): minutes
 	PACKHORSE_DIST=1 $(GO) test $(TAGS) -v -count=1 -timeout 20m -run 'TestDist$$|TestDebianInstall|TestImage' ./cmd/dist
-	PACKHORSE_DIST=1 $(GO) test $(TAGS) -v -count=1 -timeout 20m -run 'TestDockerfileBuilds' ./cmd/packhorse
+	PACKHORSE_DIST=1 $(GO) test $(TAGS) -v -count=1 -timeout 20m -run 'TestDockerfileBuilds|TestFirstMinutes' ./cmd/packhorse
 
 test-clients: ## real clients against the binary: npm, go-git, dulwich, isomorphic-git, curl, nginx, Chromium
 	$(GO) test -tags clients,invariants -v -count=1 -timeout 15m ./api/clienttest

@@ -28,16 +28,30 @@ const (
 	fsckNamesMax = 100_000
 )
 
+// fsckTriesMax is how often a check begins anew because the repository has changed.
+const fsckTriesMax = 3
+
 // Fsck verifies the refs of a repository, as of one instant: that every row can be read, that the
 // head counts the refs, that branches can be listed in the order of their creation, that the
 // journal is without gaps up to the head, and that each change in it begins where the one before it
 // ended and leads to the current value of the ref, and that the former states of refs are those
 // that the journal tells, no more and no fewer. It cannot verify trimmed entries.
 //
-// The report lists the faults. Errors: [ErrRepositoryNotFound], and those that keep the check from
-// being finished.
+// The report lists the faults. Errors: [ErrRepositoryNotFound]; [ErrBusy] when the repository
+// changes while a check takes longer than a snapshot lives; and those that keep the check from being
+// finished.
 func (s *Store) Fsck(ctx context.Context, repo RepoID) (*FsckReport, error) {
-	rows, err := s.kv.Snapshot(ctx)
+	for range fsckTriesMax {
+		report, err := s.fsck(ctx, repo)
+		if !errors.Is(err, errMoved) {
+			return report, err
+		}
+	}
+	return nil, fmt.Errorf("check refs: %w: it changes faster than it can be checked", ErrBusy)
+}
+
+func (s *Store) fsck(ctx context.Context, repo RepoID) (*FsckReport, error) {
+	rows, err := openSteady(ctx, s.kv, repo)
 	if err != nil {
 		return nil, fmt.Errorf("check refs: %w", err)
 	}

@@ -26,7 +26,7 @@
 //	feedread, feedtrim
 //	historyfloor                 where the history begins that can be read
 //	committed                    telling others in this process what was changed
-//	keys, row, fsck              tables and formats; checking them
+//	keys, row, fsck, steady      tables and formats; checking them, for longer than a snapshot lives
 //
 // A change is visible before it is durable, so data must be made durable before it is sent to a
 // client: Update does so for its results and its refusals, and a reader calls

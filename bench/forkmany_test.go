@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strconv"
 	"testing"
-	"time"
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
@@ -52,19 +51,11 @@ func forkMany(b *testing.B, forks, files int) {
 	}
 	w.commitAll(b, base)
 	first := w.tip
-	took := make(map[string][]time.Duration)
-	timed := func(step string, do func() error) {
-		b.Helper()
-		begun := time.Now()
-		if err := do(); err != nil {
-			b.Fatal(step, err)
-		}
-		took[step] = append(took[step], time.Since(begun))
-	}
+	took := make(steps)
 	for i := range forks {
 		took["base-commit"] = append(took["base-commit"], w.change(b, base))
 		name := fmt.Sprintf("fork-%06d", i)
-		timed("fork", func() error {
+		took.time(b, "fork", func() error {
 			_, err := host.CreateRepository(ctx, bencher, engine.CreateRequest{Name: name, Base: &engine.Base{Name: "base"}})
 			return err
 		})
@@ -72,8 +63,8 @@ func forkMany(b *testing.B, forks, files int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		timed("read", func() error { return list(ctx, fork) })
-		timed("clone", func() error {
+		took.time(b, "read", func() error { return list(ctx, fork) })
+		took.time(b, "clone", func() error {
 			request := engine.FetchRequest{Wants: []object.ID{w.tip}, OFSDelta: true}
 			if files > 1000 {
 				request.Filter = "blob:none"
@@ -86,9 +77,9 @@ func forkMany(b *testing.B, forks, files int) {
 			defer f.Close()
 			return f.Send(ctx, io.Discard, engine.SendOptions{})
 		})
-		timed("commit", func() error { writeOne(b, fork, int64(i)); return nil })
+		took.time(b, "commit", func() error { writeOne(b, fork, int64(i)); return nil })
 		if i%10 == 0 {
-			timed("by-id", func() error { _, err := fork.Commit(ctx, engine.CommitName{Text: first.String()}); return err })
+			took.time(b, "by-id", func() error { _, err := fork.Commit(ctx, engine.CommitName{Text: first.String()}); return err })
 		}
 	}
 	for _, step := range forkSteps {

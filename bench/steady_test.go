@@ -163,6 +163,19 @@ func (w *steadyWriter) commit(b *testing.B, repo *engine.Repository, touched []i
 	w.tip = done.New
 }
 
+// steps is how long each step of a benchmark took, every time.
+type steps map[string][]time.Duration
+
+// time runs a step.
+func (s steps) time(b *testing.B, step string, do func() error) {
+	b.Helper()
+	begun := time.Now()
+	if err := do(); err != nil {
+		b.Fatal(step, err)
+	}
+	s[step] = append(s[step], time.Since(begun))
+}
+
 func quantile(took []time.Duration, q float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(took))
 	return sorted[int(q*float64(len(sorted)-1))]

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
@@ -34,25 +33,17 @@ func BenchmarkUndelete(b *testing.B) {
 	tip, packed := manyObjects(b, count)
 	enginetest.Push(b, repo, packed, engine.Command{Name: "refs/heads/main", New: tip})
 	settle(b, host)
-	took := make(map[string][]time.Duration)
-	timed := func(step string, do func() error) {
-		b.Helper()
-		begun := time.Now()
-		if err := do(); err != nil {
-			b.Fatal(step, err)
-		}
-		took[step] = append(took[step], time.Since(begun))
-	}
+	took := make(steps)
 	for b.Loop() {
-		timed("delete", func() error {
+		took.time(b, "delete", func() error {
 			_, err := host.DeleteRepository(ctx, bencher, "r")
 			return err
 		})
-		timed("undelete", func() error {
+		took.time(b, "undelete", func() error {
 			_, err := host.Undelete(ctx, bencher, engine.UndeleteRequest{Name: "r"})
 			return err
 		})
-		timed("read", func() error {
+		took.time(b, "read", func() error {
 			repo, err := host.Repository(ctx, bencher.Org, "r")
 			if err != nil {
 				return err

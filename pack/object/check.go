@@ -18,9 +18,6 @@ func (e *CheckError) Error() string {
 	return fmt.Sprintf("object: %s: %s: %s", e.Type, e.Name, e.Detail)
 }
 
-// Reason returns the name of the check and the detail, without the object.
-func (e *CheckError) Reason() string { return e.Name + ": " + e.Detail }
-
 // Check returns nil for an object that may be stored: one that git fsck --strict accepts, or that
 // has only the three faults common in real histories (badTimezone, missingSpaceBeforeDate,
 // zeroPaddedFilemode). Otherwise it returns the first fault found, a [*CheckError].

@@ -1,4 +1,4 @@
-// Package reach knows whether the key-value store can be reached.
+// Package reach knows whether the key-value store can be reached, and is still the one to use.
 //
 // Start at [Begin]. A store behind a network may be away for a while and come back, and whoever
 // distributes requests over servers asks each of them whether it should get any. That question must
@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"packhorse/engine/identity"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 )
@@ -57,7 +58,7 @@ func (w *Watch) look(ctx context.Context) {
 	defer cancel()
 	err := w.read(ctx)
 	switch {
-	case errors.Is(err, kv.ErrUnavailable):
+	case errors.Is(err, kv.ErrUnavailable), errors.Is(err, identity.ErrMoved):
 		w.away.Store(&err)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("%w: no answer within %v", kv.ErrUnavailable, patience)
@@ -67,8 +68,8 @@ func (w *Watch) look(ctx context.Context) {
 	}
 }
 
-// Err returns why the store could not be reached at the last attempt, or nil. It does not block.
-// Errors: [kv.ErrUnavailable].
+// Err returns why the store could not be used at the last attempt, or nil. It does not block.
+// Errors: [kv.ErrUnavailable], [identity.ErrMoved].
 func (w *Watch) Err() error {
 	if err := w.away.Load(); err != nil {
 		return *err

@@ -4,11 +4,13 @@
 const base = new URL("../api/v1/", import.meta.url);
 export const server = new URL("../", import.meta.url);
 
-// Refusal is an answer that is no success. message is the server's, for people.
+// Refusal is an answer that is no success. message is the server's, for people; wait is for how many
+// seconds the server asks to wait before another try, undefined where it does not.
 export class Refusal extends Error {
-  constructor(status, message) {
+  constructor(status, message, wait) {
     super(message);
     this.status = status;
+    this.wait = wait;
   }
 }
 
@@ -31,7 +33,10 @@ export async function call(token, path, { query, body, headers, signal } = {}) {
     redirect: "error",
     cache: "no-store", // a browser would show an old file for weeks, and keep it after the tab
   });
-  if (!response.ok) throw new Refusal(response.status, await reason(response));
+  if (!response.ok) {
+    const after = response.headers.get("Retry-After") ?? "";
+    throw new Refusal(response.status, await reason(response), /^\d+$/.test(after) ? Number(after) : undefined);
+  }
   return response;
 }
 

@@ -8,19 +8,20 @@
 
 import { Refusal } from "./api.js";
 import { append, h, say } from "./dom.js";
+import { count } from "./format.js";
 import { around } from "./frame.js";
-import { NoToken } from "./repository.js";
+import { NoToken, isEmpty, revisionBar, tokenFor } from "./repository.js";
 import { parse } from "./route.js";
 import { plain } from "./visible.js";
 import { blame } from "./pages/blame.js";
-import { commit, compare } from "./pages/commit.js";
+import { commit, compare, compareForm } from "./pages/commit.js";
 import { events } from "./pages/events.js";
 import { file } from "./pages/file.js";
 import { history } from "./pages/history.js";
 import { operations } from "./pages/operations.js";
 import { repositories } from "./pages/repositories.js";
 import { repository } from "./pages/repository.js";
-import { search } from "./pages/search.js";
+import { fields, search } from "./pages/search.js";
 import { signin } from "./pages/signin.js";
 import { tree } from "./pages/tree.js";
 
@@ -38,6 +39,10 @@ const pages = {
   events,
   operations,
 };
+
+// The forms of pages, which stay when what they ask for is refused.
+const forms = { tree: revisionBar, file: revisionBar, blame: revisionBar, history: revisionBar, compare: compareForm };
+forms.search = (_, parameters) => fields(parameters);
 
 const main = document.getElementById("main");
 let leave = new AbortController();
@@ -58,7 +63,8 @@ async function show() {
     if (!signal.aborted) draw(view, signal);
   } catch (error) {
     if (signal.aborted) return;
-    draw(error instanceof NoToken ? await signin({ repo: error.repo }) : failure(error), signal);
+    const view = error instanceof NoToken ? await signin({ repo: error.repo }) : await failure(error, signal);
+    if (!signal.aborted) draw(view, signal);
   }
 }
 
@@ -85,30 +91,58 @@ function missing() {
   };
 }
 
-// failure tells what the server said, or that it did not.
-function failure(error) {
+const titles = {
+  401: "The token was refused",
+  403: "The token does not allow this",
+  404: "Not found",
+  410: "Not kept any more",
+  429: "Too many requests",
+  503: "The server cannot answer now",
+};
+
+// failure tells what the server said, or that it did not, and what can be done: sign in, try again,
+// or ask for something else by the form of the page.
+async function failure(error, signal) {
   if (!(error instanceof Refusal)) console.error(error);
-  const title =
-    error instanceof Refusal
-      ? { 401: "The token was refused", 403: "The token does not allow this", 404: "Not found" }[error.status]
-      : undefined;
-  const text = error instanceof TypeError ? "The server could not be reached." : error.message;
-  say(title ?? "The page could not be shown");
+  const { page, parameters } = parse();
+  const unreached = error instanceof TypeError;
+  const title = titles[error.status] ?? "The page could not be shown";
+  if (error.status === 404 && (await isBare(parameters, signal))) {
+    return { title, content: h("p", { class: "empty" }, "The repository has no commit yet.") };
+  }
+  const wait = error.wait > 0 && ` The server asks to wait ${count(error.wait, "second")}.`;
+  say(title);
   return {
-    title: title ?? "The page could not be shown",
+    title,
     content: [
-      h("p", { class: "notice" }, plain(text)),
+      h("p", { class: "notice" }, unreached ? "The server could not be reached." : plain(error.message), wait),
       error.status === 401 && h("p", {}, h("a", { href: "#/signin" }, "Sign in with another token")),
+      (unreached || error.status === 429 || error.status >= 500) &&
+        h("p", {}, h("button", { type: "button", click: show }, "Try again")),
       error.status === 404 &&
-        Object.values(parse().parameters).some((value) => value.includes("\ufffd")) &&
+        Object.values(parameters).some((value) => value.includes("\ufffd")) &&
         h(
           "p",
           {},
           "The name is not UTF-8. The API tells such names with U+FFFD in place of the bytes, " +
             "and cannot be asked for them.",
         ),
+      [400, 404, 410].includes(error.status) &&
+        parameters.repo &&
+        Object.hasOwn(forms, page) &&
+        forms[page](page, parameters, signal),
     ],
   };
+}
+
+// isBare reports whether the repository that was asked for has no branch, so that nothing is found in
+// it.
+async function isBare({ repo }, signal) {
+  try {
+    return repo !== undefined && (await isEmpty(tokenFor(repo), "", signal));
+  } catch {
+    return false; // there is no such repository, or no answer
+  }
 }
 
 document.querySelector(".skip").addEventListener("click", (event) => {

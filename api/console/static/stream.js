@@ -12,6 +12,7 @@ export async function follow(token, path, { query, signal, take, state }) {
   let last;
   let wait = waitMin;
   while (!signal.aborted) {
+    let asked = 0; // for how long the server wants to be left alone
     try {
       state("connecting");
       const headers = { Accept: "text/event-stream", ...(last && { "Last-Event-ID": last }) };
@@ -25,10 +26,11 @@ export async function follow(token, path, { query, signal, take, state }) {
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof Refusal && error.status < 500 && error.status !== 429) throw error;
+      asked = 1000 * (error.wait ?? 0);
     }
     state("disconnected");
     await new Promise((done) => {
-      const timer = setTimeout(done, wait);
+      const timer = setTimeout(done, Math.max(wait, asked));
       signal.addEventListener(
         "abort",
         () => {

@@ -17,7 +17,8 @@ export async function blame(parameters, signal) {
   const { repo, ref, path } = parameters;
   const token = tokenFor(repo);
   const { bytes } = await readFile(token, parameters, signal);
-  const lines = isBinary(bytes) ? [] : linesOf(new TextDecoder().decode(bytes));
+  const binary = isBinary(bytes);
+  const lines = binary ? [] : linesOf(new TextDecoder().decode(bytes));
   const split = highlighter(path);
   const body = h("tbody");
   const table = codeTable(`Blame of ${plain(path)}`, ["Commit", "Author and date", "Line", "Text"], body);
@@ -77,7 +78,7 @@ export async function blame(parameters, signal) {
         h("a", { href: at("history", { repo, ref, path }) }, "History"),
         state,
       ),
-      lines.length > 0 ? [table, more] : h("p", { class: "empty" }, "The file has no lines."),
+      lines.length > 0 ? [table, more] : h("p", { class: "empty" }, binary ? "A binary file has no lines." : "The file is empty."),
     ],
   };
 }

@@ -65,9 +65,9 @@ export async function commit({ repo, ref }, signal) {
   };
 }
 
-export async function compare(parameters, signal) {
-  const { repo, ref, base } = parameters;
-  const token = tokenFor(repo);
+// compareForm asks for two revisions.
+export function compareForm(page, parameters, signal) {
+  const { repo, base } = parameters;
   const field = (name, label, value) => [
     h("label", { for: name }, label),
     h("input", {
@@ -81,7 +81,7 @@ export async function compare(parameters, signal) {
       list: "revisions",
     }),
   ];
-  const form = revisionBar("compare", parameters, signal, "Changes of");
+  const form = revisionBar(page, parameters, signal, "Changes of");
   form.querySelector("button").before(...field("base", "since it left", base));
   form.addEventListener(
     "submit",
@@ -92,6 +92,13 @@ export async function compare(parameters, signal) {
     },
     { capture: true },
   );
+  return form;
+}
+
+export async function compare(parameters, signal) {
+  const { repo, ref, base } = parameters;
+  const token = tokenFor(repo);
+  const form = compareForm("compare", parameters, signal);
   if (!ref)
     return { title: "Compare", content: [form, h("p", { class: "empty" }, "Name a branch, a tag or a commit.")] };
   const changes = await diff(token, repo, "repos/branches/diff", { branch: ref, base }, signal);

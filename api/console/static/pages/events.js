@@ -80,7 +80,7 @@ function item(event, of) {
   return h(
     "li",
     {},
-    h("time", { datetime: event.time, title: moment(event.time) }, new Date(event.time).toTimeString().slice(0, 8)),
+    h("time", { datetime: event.time }, moment(event.time)),
     h("span", { class: "mark" }, plain(event.cause)),
     !of && h("a", { href: at("repository", { repo }) }, shown(repo)),
     h("span", { class: "what" }, what(event, repo)),

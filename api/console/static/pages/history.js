@@ -10,6 +10,7 @@ import { at } from "../route.js";
 import { shown } from "../visible.js";
 
 const pageSize = 100;
+const refsShown = 4; // at a commit
 const rowHeight = 30; // as in graph.css
 
 export async function history(parameters, signal) {
@@ -85,6 +86,7 @@ async function labels(token, signal) {
 
 function row(repo, commit, drawing, named) {
   const merge = commit.parent_shas.length > 1;
+  const refs = named.get(commit.sha) ?? [];
   return h(
     "tr",
     {},
@@ -95,9 +97,8 @@ function row(repo, commit, drawing, named) {
       h(
         "span",
         { class: "subject" },
-        (named.get(commit.sha) ?? [])
-          .slice(0, 4)
-          .map(({ name, kind }) => h("span", { class: `label ${kind}` }, shown(name))),
+        refs.slice(0, refsShown).map(({ name, kind }) => h("span", { class: `label ${kind}` }, shown(name))),
+        refs.length > refsShown && h("span", { class: "label tag" }, "and more"),
         h(
           "a",
           { href: at("commit", { repo, ref: commit.sha }) },

@@ -45,7 +45,8 @@ export async function search(parameters, signal) {
   };
 }
 
-function fields({ repo, ref, q, glob, regexp, nocase }) {
+// fields is the form of the search.
+export function fields({ repo, ref, q, glob, regexp, nocase }) {
   const input = (id, label, value, more) =>
     h(
       "span",

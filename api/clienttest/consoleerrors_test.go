@@ -1,0 +1,177 @@
+//go:build clients
+
+package clienttest_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"packhorse/cmd/packhorse/packhorsetest"
+)
+
+// shown shows the page of an address and returns its text, whatever the browser logs about answers
+// that are no success.
+func (c *console) shown(address string) consolePage {
+	c.t.Helper()
+	c.where = address
+	var page consolePage
+	c.run(nil, `document.getElementById("main").setAttribute("aria-busy", "true");
+		if (location.hash === args[0]) dispatchEvent(new HashChangeEvent("hashchange")); else location.hash = args[0];`, address)
+	c.run(&page, readPage)
+	for _, message := range c.log() {
+		if !strings.Contains(message, "Failed to load resource") && !strings.Contains(message, "Failed to fetch") {
+			c.t.Errorf("%s: the browser logged %s", address, message)
+		}
+	}
+	if len(page.Strange) > 0 || page.Wider > 0 {
+		c.t.Errorf("%s: the page has %q, and is %d pixels wider than the window", address, page.Strange, page.Wider)
+	}
+	return page
+}
+
+// pressButton presses a button of the page, and waits for the page that comes of it.
+func (c *console) pressButton(text string) consolePage {
+	c.t.Helper()
+	var page consolePage
+	c.run(nil, `const button = [...document.querySelectorAll("main button")].find((b) => b.textContent === args[0]);
+		if (!button) throw new Error("no button " + args[0]);
+		document.getElementById("main").setAttribute("aria-busy", "true");
+		button.click();`, text)
+	c.run(&page, readPage)
+	c.log()
+	return page
+}
+
+// TestConsoleRefusals shows what a page says when the server refuses, is busy or is away, and that
+// it can be tried again.
+func TestConsoleRefusals(t *testing.T) {
+	t.Parallel()
+	need(t, "chromium", "chromium-browser")
+	server, tokens := worlds(t)
+	backend, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refuse atomic.Pointer[http.HandlerFunc] // nil: the server answers
+	proxy := httputil.NewSingleHostReverseProxy(backend)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if handler := refuse.Load(); handler != nil && strings.HasPrefix(r.URL.Path, "/api/") {
+			(*handler)(w, r)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	c := openConsole(t, &packhorsetest.Server{URL: front.URL}, tokens...)
+	answers := func(status int, after, message string) {
+		handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if after != "" {
+				w.Header().Set("Retry-After", after)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = fmt.Fprintf(w, `{"error": %q}`, message)
+		})
+		refuse.Store(&handler)
+	}
+	gone := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	for _, test := range []struct {
+		name    string
+		prepare func()
+		heading string
+		texts   []string
+		again   bool
+	}{
+		{
+			"too many", func() { answers(http.StatusTooManyRequests, "7", "rate limit") }, "Too many requests",
+			[]string{"rate limit", "asks to wait 7 seconds"}, true,
+		},
+		{
+			"busy", func() { answers(http.StatusServiceUnavailable, "1", "the stores are away") }, "The server cannot answer now",
+			[]string{"the stores are away", "asks to wait 1 second."}, true,
+		},
+		{
+			"broken", func() { answers(http.StatusInternalServerError, "", "internal error") }, "The page could not be shown",
+			[]string{"internal error"}, true,
+		},
+		{"gone", func() { refuse.Store(&gone) }, "The page could not be shown", []string{"could not be reached"}, true},
+		{
+			"unauthorized", func() { answers(http.StatusUnauthorized, "", "token expired") }, "The token was refused",
+			[]string{"token expired", "Sign in with another token"}, false,
+		},
+		{
+			"forbidden", func() { answers(http.StatusForbidden, "", "scope git:read missing") }, "The token does not allow this",
+			[]string{"scope git:read missing"}, false,
+		},
+	} {
+		for _, address := range []string{"#/", "#/tree?repo=team%2Fplain", "#/commit?repo=team%2Fplain&ref=main"} {
+			test.prepare()
+			page := c.shown(address)
+			if page.Heading != test.heading || page.Focus != "h1" {
+				t.Errorf("%s: %s: the heading is %q and the focus on %s, want %q", test.name, address, page.Heading, page.Focus, test.heading)
+			}
+			for _, text := range test.texts {
+				if !strings.Contains(page.Text, text) {
+					t.Errorf("%s: %s does not tell %q", test.name, address, text)
+				}
+			}
+			if again := strings.Contains(page.Text, "Try again"); again != test.again {
+				t.Errorf("%s: %s offers to try again: %t", test.name, address, again)
+			}
+			refuse.Store(nil)
+			if !test.again {
+				continue
+			}
+			if page := c.pressButton("Try again"); page.Heading == test.heading || page.Focus != "h1" {
+				t.Errorf("%s: %s: trying again shows %q with the focus on %s", test.name, address, page.Heading, page.Focus)
+			}
+		}
+		c.keepPicture("refused-" + test.name)
+	}
+}
+
+// TestConsoleMissing shows what a page says when something is not there: why, and the form to ask
+// for something else.
+func TestConsoleMissing(t *testing.T) {
+	t.Parallel()
+	need(t, "chromium", "chromium-browser")
+	server, tokens := worlds(t)
+	c := openConsole(t, server, tokens...)
+	for address, want := range map[string]struct {
+		texts []string
+		field string // of the form
+		value string
+	}{
+		"#/tree?repo=team%2Fplain&ref=nowhere":             {[]string{"Not found", `"nowhere"`}, "ref", "nowhere"},
+		"#/history?repo=team%2Fplain&ref=nowhere":          {[]string{"Not found"}, "ref", "nowhere"},
+		"#/blame?repo=team%2Fplain&path=none":              {[]string{"Not found", `"none"`}, "ref", ""},
+		"#/compare?repo=team%2Fplain&ref=main&base=none":   {[]string{"Not found"}, "base", "none"},
+		"#/search?repo=team%2Fplain&q=%28&regexp=true":     {[]string{"missing closing )"}, "q", "("},
+		"#/tree?repo=team%2Fplain&ref=main%40%7Bseq:99%7D": {[]string{"seq:99 has not come"}, "ref", "main@{seq:99}"},
+		"#/search?repo=empty&q=x":                          {[]string{"no commit yet"}, "", ""},
+		"#/compare?repo=empty&ref=main":                    {[]string{"no commit yet"}, "", ""},
+		"#/blame?repo=empty&path=x":                        {[]string{"no commit yet"}, "", ""},
+		"#/blame?repo=hostile&path=binary":                 {[]string{"A binary file has no lines."}, "ref", ""},
+	} {
+		page := c.shown(address)
+		for _, text := range want.texts {
+			if !strings.Contains(page.Text, text) {
+				t.Errorf("%s shows %q, want %q", address, page.Text, text)
+			}
+		}
+		if want.field == "" {
+			continue
+		}
+		var value string
+		c.run(&value, `return document.getElementById(args[0])?.value ?? "no field"`, want.field)
+		if value != want.value {
+			t.Errorf("%s: the field %s has %q, want %q", address, want.field, value, want.value)
+		}
+	}
+}

@@ -214,9 +214,9 @@ func TestConsolePages(t *testing.T) {
 
 	hostile := "repo=hostile"
 	shows := map[string][]string{
-		"#/tree?" + hostile:    {"<script>alert(1)<_script>", "rtl⟨U+202E⟩gnp.exe", "esc␛[31mred␇.txt", "line␊feed"},
-		"#/history?" + hostile: {"<b>second</b> ⟨U+202E⟩", markup, "&lt;b&gt;⟨U+202E⟩evil␛[31m"},
-		"#/file?" + url.Values{"repo": {"hostile"}, "path": {"esc\x1b[31mred\x07.txt"}}.Encode(): {"␛[2J␛]0;title␇ red"},
+		"#/tree?" + hostile:    {"<script>alert(1)<_script>", "rtl⟨U+202E⟩gnp.exe", "esc⟨ESC⟩[31mred⟨BEL⟩.txt", "line⟨LF⟩feed"},
+		"#/history?" + hostile: {"<b>second</b> ⟨U+202E⟩", markup, "&lt;b&gt;⟨U+202E⟩evil⟨ESC⟩[31m"},
+		"#/file?" + url.Values{"repo": {"hostile"}, "path": {"esc\x1b[31mred\x07.txt"}}.Encode(): {"⟨ESC⟩[2J⟨ESC⟩]0;title⟨BEL⟩ red"},
 		"#/search?" + hostile + "&q=alert":                {"<svg onload=alert(3)>"},
 		"#/tree?repo=empty":                               {"no commit yet"},
 		"#/repository?repo=none":                          {"packhorse token --org acme --key KEY.pem --repo none"},

@@ -118,7 +118,7 @@ func TestConsoleScripts(t *testing.T) {
 			const raw = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/u;
 			const text = shown(all).textContent;
 			is("raw", [raw.test(text), raw.test(plain(all)), /[\t\n]/.test(text)], [false, false, false]);
-			is("signs", plain("\x1b[31m\u202e\x7f\t"), "\u241b[31m\u27e8U+202E\u27e9\u2421\u2409");
+			is("signs", plain("\x1b[31m\u202e\x7f\t"), "\u27e8ESC\u27e9[31m\u27e8U+202E\u27e9\u27e8DEL\u27e9\u27e8TAB\u27e9");
 			is("kept", plain("é\u0645 👩\u200d🚀 <b>&amp;"), "é\u0645 👩\u200d🚀 <b>&amp;");
 			is("joiner", plain("a\u200db"), "a\u27e8U+200D\u27e9b");
 			is("lines", pieces("a\n\tb"), ["a\n\tb"]);

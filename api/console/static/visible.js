@@ -12,12 +12,16 @@ const unseen = new RegExp(
 );
 const unseenInLine = new RegExp(unseen.source + "|[\\t\\n]", "gu");
 
-// sign is the visible form of a character: U+241B for an escape, ⟨U+202E⟩ for an override.
+const controls = (
+  "NUL SOH STX ETX EOT ENQ ACK BEL BS TAB LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"
+).split(" ");
+
+// sign is the visible form of a character: ⟨ESC⟩ for an escape, ⟨U+202E⟩ for an override. Many fonts
+// lack the pictures that Unicode has for controls, and no screen reader speaks them.
 function sign(character) {
   const code = character.codePointAt(0);
-  if (code < 0x20) return String.fromCodePoint(0x2400 + code);
-  if (code === 0x7f) return "\u2421";
-  return `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
+  const name = code === 0x7f ? "DEL" : (controls[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, "0")}`);
+  return `\u27e8${name}\u27e9`;
 }
 
 // plain is text for titles and labels.

@@ -36,7 +36,31 @@ func TestConsoleScripts(t *testing.T) {
 			is("pairs", pairs(hunks[0].rows).map((pair) => pair.map((row) => row && row.text)),
 				[["one", "one"], ["-- two", "++ two"], [null, "@@ -1 +1 @@"], ["end", "end"]]);
 			is("second", [hunks[1].rows[0].old, hunks[1].rows[1].now], [10, 11]);
-			is("bytes", parse("diff --git a/b b/b\nGIT binary patch\nliteral 1\n").binary, true);`,
+			is("bytes", parse("diff --git a/b b/b\nGIT binary patch\nliteral 1\n").binary, true);
+			const typed = parse("diff --git a/a b/a\ndeleted file mode 100644\nindex 1..0\n--- a/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n" +
+				"diff --git a/a b/a\nnew file mode 120000\nindex 0..1\n--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+y\n");
+			is("type", [typed.kind, typed.hunks.map(({ rows }) => rows.map((row) => row.kind + row.text))], ["symbolic link", [["-x"], ["+y"]]]);
+			const kind = (lines) => parse("diff --git a/a b/a\n" + lines).kind;
+			is("kinds", [kind("index 1..2 160000\n"), kind("old mode 100644\nnew mode 100755\n"), kind("index 1..2 120000\n")],
+				["submodule", "", "symbolic link"]);`,
+		// Line ends are worth a sign where a patch has both, and a line is cut where it is too long.
+		"lines": `
+			const { clip, mixesEnds, parse } = await import("/console/patch.js");
+			const { lineEnds } = await import("/console/pages/file.js");
+			const mixes = (rows) => mixesEnds(parse("diff --git a/a b/a\n@@ -1 +1 @@\n" + rows).hunks);
+			is("mixed", [mixes("-a\r\n+a\n"), mixes("-a\r\n+b\r\n"), mixes("-a\n+b\n"), mixes("-a\r\n+b\n\\ No newline\n")],
+				[true, false, false, false]);
+			const bytes = (text) => new TextEncoder().encode(text);
+			is("ends", [lineEnds(bytes("")), lineEnds(bytes("a\n")), lineEnds(bytes("a\r\nb\r\n")), lineEnds(bytes("a\r\nb\nc"))],
+				["", "", "line ends are CR LF", "line ends are mixed, 1 of 2 CR LF, no line end at the end"]);
+			for (let round = 0; round < 200; round++) {
+				const parts = Array.from({ length: random(6) }, (_, i) => ["k" + i, "abcdefgh".slice(0, random(9))]);
+				const text = parts.map(([, part]) => part).join("");
+				const [from, size] = [random(20), 1 + random(20)];
+				const cut = clip(parts, from, size);
+				is("clip", cut.map(([, part]) => part).join(""), text.slice(from, from + size));
+				if (cut.some(([, part]) => part === "")) wrong.push("an empty part");
+			}`,
 		// A diff is read as it comes, in any parts; of one that was cut, the files before the cut.
 		"answer": `
 			const { Answer } = await import("/console/patch.js");

@@ -9,6 +9,8 @@ import { pieces } from "./visible.js";
 export const fileBytesMax = 512 * 1024;
 export const linesMax = 1500;
 export const linesFirst = 300; // drawn before the page is shown
+export const lineMax = 4000; // UTF-16 units of a line in a diff or a match
+export const lineLead = 200; // of them before what the line is shown for
 
 // lineCell is the cell of a line's text. parts are the pairs of a Highlighter.
 export function lineCell(parts, attributes) {

@@ -1,12 +1,12 @@
 // Diffs: side by side where there is room, one below the other on a narrow screen.
 
 import * as api from "./api.js";
-import { codeTable, highlighter, lineCell } from "./code.js";
+import { codeTable, highlighter, lineCell, lineLead, lineMax } from "./code.js";
 import { append, h, say } from "./dom.js";
 import { count, figure } from "./format.js";
 import { at } from "./route.js";
-import { Answer, overlay, pairs, parse, units } from "./patch.js";
-import { plain, shown } from "./visible.js";
+import { Answer, clip, endsInCR, mixesEnds, overlay, pairs, parse, units } from "./patch.js";
+import { pieces, plain, shown } from "./visible.js";
 
 const answerMax = 4 * 1024 * 1024; // bytes of a diff that a page takes
 const firstBytes = 32 * 1024; // of them, after which the first files are shown
@@ -150,39 +150,46 @@ function section(file, context, open) {
 function fill(body, file, context) {
   body.replaceChildren();
   const { repo, ref, base } = context;
+  const patch = file.reason ? null : parse(file.raw ?? decode(file.raw_base64));
+  const about = h("p", { class: "about" });
+  // A submodule is a commit elsewhere: there is no file to look at.
   append(
-    body,
-    h(
-      "p",
-      { class: "about" },
+    about,
+    patch?.kind !== "submodule" && [
       file.state !== "D" && ref && h("a", { href: at("file", { repo, ref, path: file.path }) }, "File"),
       file.state[0] !== "A" &&
         base &&
         h("a", { href: at("file", { repo, ref: base, path: file.old_path || file.path }) }, "Before"),
-    ),
+    ],
   );
+  if (patch?.kind) append(about, h("span", {}, patch.kind));
+  if (about.hasChildNodes()) append(body, about);
   if (file.reason) {
-    const button = h("button", { type: "button" }, "Show it");
-    const note = h("p", { class: "notice" }, `Left out, since ${reasons[file.reason] ?? file.reason}. `, button);
-    button.addEventListener("click", async () => {
-      button.disabled = true;
+    const why = h("span", {}, `Left out, since ${reasons[file.reason] ?? file.reason}. `);
+    let asked = false;
+    const show = async () => {
+      if (asked) return;
+      asked = true;
       try {
         fill(body, await context.one(file), context);
+        body.parentElement.querySelector("summary").focus({ preventScroll: true }); // the button is gone
+        say("Shown");
       } catch (error) {
-        note.replaceChildren(plain(error.message));
+        asked = false;
+        why.textContent = `${plain(error.message)} `;
+        say(why.textContent);
       }
-      say("Shown");
-    });
-    body.append(note);
+    };
+    body.append(h("p", { class: "notice" }, why, h("button", { type: "button", click: show }, "Show it")));
     return;
   }
-  const patch = parse(file.raw ?? decode(file.raw_base64));
   if (patch.binary) {
     body.append(h("p", { class: "empty" }, "A binary file."));
     return;
   }
   const modes = patch.header.filter((line) => /^(old|new|deleted file|new file) mode/.test(line));
-  if (modes.length > 0 && file.state !== "A" && file.state !== "D") {
+  const whole = file.state === "A" || file.state === "D";
+  if (modes.length > 0 && !whole) {
     body.append(
       h(
         "p",
@@ -192,6 +199,8 @@ function fill(body, file, context) {
     );
   }
   if (patch.hunks.length > 0) body.append(table(file, patch));
+  else if (whole) body.append(h("p", { class: "empty" }, "The file is empty."));
+  else if (file.state[0] === "R") body.append(h("p", { class: "empty" }, "The content is the same."));
 }
 
 function decode(base64) {
@@ -205,6 +214,7 @@ function table(file, patch) {
     marks.old.set(pair.old_line, pair.old);
     marks.now.set(pair.new_line, pair.new);
   }
+  const ends = mixesEnds(patch.hunks);
   const sides = wide.matches;
   const heads = sides ? ["Old line", "Old text", "New line", "New text"] : ["Old line", "New line", "Text"];
   let left = linesFile;
@@ -219,7 +229,7 @@ function table(file, patch) {
       hunk.rows.length = left;
     }
     left -= hunk.rows.length;
-    const cells = texts(file, hunk.rows, marks);
+    const cells = texts(file, hunk.rows, marks, { ends, link: patch.kind !== "" });
     const title = h("tr", { class: "hunk" }, h("td", { colspan: heads.length }, "⋯ ", shown(hunk.title)));
     return h(
       "tbody",
@@ -244,27 +254,41 @@ function table(file, patch) {
   return h("div", {}, view, h("p", { class: "notice" }, `Only the first ${linesFile} lines of the diff are shown.`));
 }
 
-// texts splits the lines of a hunk, those before and those after each in their order.
-function texts(file, rows, marks) {
+// texts makes the cells of the lines of a hunk, those before and those after each in their order.
+// ends says that line ends are worth a sign, link that a line end is not to be expected.
+function texts(file, rows, marks, { ends, link }) {
   const before = highlighter(file.old_path || file.path);
   const after = highlighter(file.path);
   const cells = new Map();
   for (const row of rows) {
-    const text = row.text.endsWith("\r") ? row.text.slice(0, -1) : row.text;
+    const cr = endsInCR(row);
+    const text = cr ? row.text.slice(0, -1) : row.text;
     let parts;
     if (row.kind !== "+") parts = before.split(text);
     if (row.kind !== "-") parts = after.split(text);
     const ranges = row.kind === "-" ? marks.old.get(row.old) : row.kind === "+" ? marks.now.get(row.now) : null;
-    cells.set(row, overlay(parts, ranges && units(text, ranges)));
+    const changed = ranges && units(text, ranges);
+    const from = text.length > lineMax ? Math.max(0, (changed?.[0]?.[0] ?? 0) - lineLead) : 0;
+    const left = text.length - from - lineMax;
+    cells.set(row, {
+      parts: clip(overlay(parts, changed), from, lineMax),
+      lead: from > 0 && `${figure(from)} characters … `,
+      tail: [
+        left > 0 && h("span", { class: "dim" }, ` … ${count(left, "character")} more`),
+        left <= 0 && ends && cr && pieces("\r"),
+        row.noEnd && !link && h("span", { class: "dim" }, " no line end"),
+      ],
+    });
   }
   return cells;
 }
 
 const classes = { "+": "add", "-": "del", " ": "same" };
 
-function cell(row, parts) {
+function cell(row, { parts, lead, tail }) {
   const made = lineCell(parts, { class: `text ${classes[row.kind]}` });
-  if (row.noEnd) made.append(h("span", { class: "dim" }, " no line end"));
+  if (lead) made.prepend(h("span", { class: "dim" }, lead));
+  append(made, tail);
   return made;
 }
 

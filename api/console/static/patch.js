@@ -1,6 +1,7 @@
 // Patches as git writes them, read into rows; and answers with diffs, read file by file as they come.
 
-// parse reads the patch of one file: its hunks, whether it is binary, and the lines before both.
+// parse reads the patch of one file: its hunks, whether it is binary, the lines before both, and
+// whether it is about a link or a submodule. Of a file whose type changed git makes two patches.
 export function parse(raw) {
   const lines = raw.split("\n");
   if (lines.at(-1) === "") lines.pop();
@@ -24,13 +25,19 @@ export function parse(raw) {
       hunk.rows.push({ kind: "-", old: old++, text: line.slice(1) });
     } else if (line[0] === "\\") {
       if (hunk.rows.length > 0) hunk.rows.at(-1).noEnd = true;
-    } else {
+    } else if (line[0] === " " || line === "") {
       hunk.rows.push({ kind: " ", old: old++, now: now++, text: line.slice(1) });
+    } else {
+      hunk = null; // "diff --git" of the second patch
+      header.push(line);
     }
   }
+  const mode = /^(?:index \S+|(?:old|new|new file|deleted file) mode) (\d{6})$/;
+  const modes = header.flatMap((line) => mode.exec(line)?.[1] ?? []);
   return {
     hunks,
     header,
+    kind: modes.includes("160000") ? "submodule" : modes.includes("120000") ? "symbolic link" : "",
     binary: header.some((line) => line.startsWith("GIT binary patch") || line.startsWith("Binary files ")),
   };
 }
@@ -51,6 +58,28 @@ export function pairs(rows) {
     for (let j = 0; j < Math.max(removed.length, added.length); j++) all.push([removed[j] ?? null, added[j] ?? null]);
   }
   return all;
+}
+
+// mixesEnds reports whether some lines of a patch end in CR LF and some in LF alone.
+export function mixesEnds(hunks) {
+  const rows = hunks.flatMap((hunk) => hunk.rows).filter((row) => !row.noEnd);
+  return rows.some(endsInCR) && !rows.every(endsInCR);
+}
+
+export function endsInCR(row) {
+  return row.text.endsWith("\r");
+}
+
+// clip cuts a line, which may be the whole of a file, to the part from a place on.
+export function clip(parts, from, size) {
+  const result = [];
+  let at = 0;
+  for (const [kind, text] of parts) {
+    const part = text.slice(Math.max(0, from - at), Math.max(0, from + size - at));
+    if (part) result.push([kind, part]);
+    at += text.length;
+  }
+  return result;
 }
 
 const beginning = '"files":[';

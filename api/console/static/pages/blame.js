@@ -64,6 +64,7 @@ export async function blame(parameters, signal) {
     table.removeAttribute("aria-busy");
   }
 
+  const empty = h("p", { class: "empty" }, binary ? "A binary file has no lines." : "The file is empty.");
   if (lines.length > 0) add();
   return {
     title: `Blame of ${path}${ref ? " at " + ref : ""}`,
@@ -78,7 +79,7 @@ export async function blame(parameters, signal) {
         h("a", { href: at("history", { repo, ref, path }) }, "History"),
         state,
       ),
-      lines.length > 0 ? [table, more] : h("p", { class: "empty" }, binary ? "A binary file has no lines." : "The file is empty."),
+      lines.length > 0 ? [table, more] : empty,
     ],
   };
 }

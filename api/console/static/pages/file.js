@@ -3,12 +3,12 @@
 import * as api from "../api.js";
 import { codeTable, fileBytesMax, highlighter, isBinary, lineCell, linesFirst, linesMax, linesOf } from "../code.js";
 import { h } from "../dom.js";
-import { bytes as size, count, short } from "../format.js";
+import { bytes as size, count, figure, short } from "../format.js";
 import { moreButton } from "../more.js";
 import { crumbs, revisionBar, tokenFor } from "../repository.js";
 import { at } from "../route.js";
 import { plain, shown } from "../visible.js";
-import { lastCommit } from "./tree.js";
+import { kindOf, lastCommit } from "./tree.js";
 
 // readFile reads the beginning of a file: {bytes, total, blob}.
 export async function readFile(token, { ref, path }, signal) {
@@ -27,11 +27,24 @@ export async function file(parameters, signal) {
   const binary = isBinary(bytes);
   const lines = binary ? [] : linesOf(new TextDecoder().decode(bytes));
   const state = h("span", { role: "status" });
+  const kind = h("span", { hidden: true });
+  const query = { ref, path, recursive: "false", limit: 1 };
+  api.json(token, "repos/files", { query, signal }).then(
+    ({ entries: [entry] }) => {
+      kind.textContent = kindOf(entry) ?? "";
+      kind.hidden = kind.textContent === "";
+      if (entry.type === "symlink") end.hidden = true; // a link has no lines
+    },
+    () => {}, // what the file has can be read
+  );
+  const end = h("span", {}, binary || total > fileBytesMax ? "" : lineEnds(bytes));
   const about = h(
     "p",
     { class: "about" },
+    kind,
     h("span", {}, size(total)),
     !binary && total <= fileBytesMax && h("span", {}, count(lines.length, "line")),
+    end.textContent && end,
     blob && h("span", { class: "id" }, short(blob)),
     !binary && h("a", { href: at("blame", { repo, ref, path }) }, "Blame"),
     h("a", { href: at("history", { repo, ref, path }) }, "History"),
@@ -67,6 +80,20 @@ export async function file(parameters, signal) {
     target: () => document.querySelector("tr[aria-current]"),
     start,
   };
+}
+
+// lineEnds tells what a reader would not see: other ends of lines than LF, or none at the end.
+export function lineEnds(bytes) {
+  let lf = 0;
+  let crlf = 0;
+  for (let i = bytes.indexOf(10); i >= 0; i = bytes.indexOf(10, i + 1)) {
+    lf++;
+    if (bytes[i - 1] === 13) crlf++;
+  }
+  const mixed = `line ends are mixed, ${figure(crlf)} of ${figure(lf)} CR LF`;
+  const kind = crlf === 0 ? "" : crlf === lf ? "line ends are CR LF" : mixed;
+  const last = bytes.length > 0 && bytes.at(-1) !== 10 ? "no line end at the end" : "";
+  return [kind, last].filter(Boolean).join(", ");
 }
 
 // text is the table of the lines. It begins with those that are looked at first; start adds the rest

@@ -1,7 +1,7 @@
 // Search in the files of a revision.
 
 import * as api from "../api.js";
-import { codeTable, highlighter, lineCell } from "../code.js";
+import { codeTable, highlighter, lineCell, lineLead, lineMax } from "../code.js";
 import { h, say } from "../dom.js";
 import { count } from "../format.js";
 import { moreButton } from "../more.js";
@@ -104,7 +104,9 @@ function found({ repo, ref, q, regexp, nocase }, file) {
   const split = highlighter(file.path);
   const needle = nocase ? q.toLowerCase() : q;
   const rows = file.lines.map((line) => {
-    const text = line.text.slice(0, 2000);
+    const first = regexp ? 0 : (nocase ? line.text.toLowerCase() : line.text).indexOf(needle);
+    const from = line.text.length > lineMax ? Math.max(0, first - lineLead) : 0;
+    const text = line.text.slice(from, from + lineMax);
     const ranges = [];
     const hay = nocase ? text.toLowerCase() : text;
     for (
@@ -114,6 +116,9 @@ function found({ repo, ref, q, regexp, nocase }, file) {
     ) {
       ranges.push([i, i + needle.length]);
     }
+    const cell = lineCell(overlay(split.split(text), ranges));
+    if (from > 0) cell.prepend(h("span", { class: "dim" }, "… "));
+    if (from + lineMax < line.text.length) cell.append(h("span", { class: "dim" }, " …"));
     return h(
       "tr",
       {},
@@ -129,7 +134,7 @@ function found({ repo, ref, q, regexp, nocase }, file) {
           line.line_number,
         ),
       ),
-      lineCell(overlay(split.split(text), ranges)),
+      cell,
     );
   });
   return h(

@@ -65,11 +65,16 @@ function up(repo, ref, folder) {
   return h("tr", {}, h("th", { scope: "row" }, link), h("td", { class: "subject-cell" }), h("td"), h("td"));
 }
 
+// kindOf names what an entry is, beside a plain file or a folder.
+export function kindOf(entry) {
+  return entry.mode === "100755" ? "executable" : kinds[entry.type];
+}
+
 function row(repo, ref, folder, entry, files) {
   const name = folder && entry.path.startsWith(folder + "/") ? entry.path.slice(folder.length + 1) : entry.path;
   const page = { tree: "tree", submodule: "" }[entry.type] ?? "file";
   const label = entry.type === "tree" ? [shown(name), "/"] : shown(name);
-  const kind = entry.mode === "100755" ? "executable" : kinds[entry.type];
+  const kind = kindOf(entry);
   const cells = { commit: h("td", { class: "subject-cell" }), date: h("td"), size: h("td", { class: "number" }) };
   if (entry.type !== "tree") files.set(entry.path, cells);
   const { commit, date, size } = cells;

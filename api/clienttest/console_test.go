@@ -51,6 +51,7 @@ for (const element of document.querySelectorAll("*")) {
   if (name === "a" && !/^#(\/|main$)/.test(element.getAttribute("href"))) strange.push(element.getAttribute("href"));
   for (const { name: attribute } of element.attributes) if (/^(on|style|src(?!$)|action)/.test(attribute)) strange.push(attribute);
 }
+for (const { name } of performance.getEntriesByType("resource")) if (!name.startsWith(location.origin + "/")) strange.push(name);
 const text = document.body.textContent;
 const root = document.documentElement;
 return {

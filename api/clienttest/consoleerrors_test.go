@@ -175,3 +175,78 @@ func TestConsoleMissing(t *testing.T) {
 		}
 	}
 }
+
+// TestConsoleExpired shows what a tab says whose tokens have expired, and what it does of a
+// repository that it has no token for.
+func TestConsoleExpired(t *testing.T) {
+	t.Parallel()
+	need(t, "chromium", "chromium-browser")
+	server, tokens := worlds(t)
+	c := openConsole(t, server)
+	// put keeps tokens as a sign-in did, and makes those of the names in past older than they are.
+	put := func(tokens []string, past ...string) {
+		t.Helper()
+		c.run(nil, `const old = (text) => {
+				const [head, body, mark] = text.split(".");
+				const claims = JSON.parse(atob(body.replace(/-/g, "+").replace(/_/g, "/")));
+				if (!args[1].includes(claims.repo)) return text;
+				return [head, btoa(JSON.stringify({ ...claims, exp: 1000 })), mark].join(".");
+			};
+			sessionStorage.setItem("packhorse.tokens", JSON.stringify(args[0].map(old)));`, tokens, past)
+	}
+	for _, test := range []struct {
+		name, address string
+		tokens        []string
+		past          []string
+		heading       string
+		texts         []string
+	}{
+		{
+			"nobody", "#/tree?repo=team%2Fplain", []string{}, []string{}, "No token for team/plain",
+			[]string{"this tab has none for this one", "packhorse token --org ORG --key KEY.pem --repo team/plain"},
+		},
+		{
+			"another", "#/repository?repo=none", tokens, []string{}, "No token for none",
+			[]string{"this tab has none for this one", "packhorse token --org acme --key KEY.pem --repo none"},
+		},
+		{
+			"no name", "#/repository?repo=" + url.QueryEscape("x; rm x"), tokens, []string{}, "No token for x; rm x",
+			[]string{"this tab has none for this one. The organization signs one."},
+		},
+		{
+			"expired", "#/history?repo=team%2Fplain", tokens, []string{"team/plain"}, "No token for team/plain",
+			[]string{"for the repository has expired", "--repo team/plain", "expired"},
+		},
+		{"list", "#/", tokens, []string{"org"}, "Repositories", []string{"with org:read has expired: these are", "team/plain"}},
+		{"all", "#/", tokens[3:], []string{"org"}, "Tokens", []string{"org:read has expired: the list"}},
+		{"tokens", "#/signin", tokens, []string{"empty"}, "Tokens", []string{"UTCexpired"}},
+	} {
+		put(test.tokens, append(test.past, "nothing")...)
+		page := c.shown(test.address)
+		if page.Heading != test.heading {
+			t.Errorf("%s: the heading is %q, want %q", test.name, page.Heading, test.heading)
+		}
+		for _, text := range test.texts {
+			if !strings.Contains(page.Text, text) {
+				t.Errorf("%s: no %q in %q", test.name, text, page.Text)
+			}
+		}
+		c.keepPicture("token-" + test.name)
+	}
+
+	// Signing in leads to what was asked for, also where the address stays the same.
+	for _, test := range []struct{ address, token, heading string }{
+		{"#/", tokens[3], "Repositories"},
+		{"#/history?repo=team%2Fplain&ref=topic", tokens[0], "History"},
+		{"#/signin?repo=team%2Fplain", tokens[0], "team/plain"},
+	} {
+		put([]string{}, "nothing")
+		c.shown(test.address)
+		c.keys(test.token + "\ue004") // tab
+		c.run(nil, `document.getElementById("main").setAttribute("aria-busy", "true")`)
+		c.keys("\ue007") // enter
+		if page := c.look("after signing in at " + test.address); page.Heading != test.heading {
+			t.Errorf("signing in at %s leads to %q, want %q", test.address, page.Heading, test.heading)
+		}
+	}
+}

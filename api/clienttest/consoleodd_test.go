@@ -12,7 +12,8 @@ import (
 	"packhorse/cmd/packhorse/packhorsetest"
 )
 
-// odd makes a repository of what is neither a plain file nor a plain change, and returns its folder.
+// odd makes a repository of what is neither a plain file nor a plain change, and returns its
+// folder.
 func odd(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -46,6 +46,5 @@ function link(href, text, current, present) {
 
 function signOut() {
   session.clear();
-  if (location.hash === "#/signin") dispatchEvent(new HashChangeEvent("hashchange"));
-  else go("#/signin");
+  go("#/signin");
 }

@@ -19,6 +19,8 @@ export function parse() {
   return { page: mark < 0 ? fragment : fragment.slice(0, mark), parameters: Object.fromEntries(query) };
 }
 
+// go shows the page of an address, anew if it is shown already.
 export function go(address) {
-  location.hash = address;
+  if (location.hash === address) dispatchEvent(new HashChangeEvent("hashchange"));
+  else location.hash = address;
 }

@@ -52,12 +52,30 @@ export function clear() {
 
 // The newest token that has not expired and fits.
 function find(fits) {
-  const now = Date.now() / 1000;
-  return all().find(({ claims }) => claims && claims.expires > now && fits(claims))?.text;
+  return all().find(({ claims }) => claims && !expired(claims) && fits(claims))?.text;
+}
+
+export function expired(claims) {
+  return claims.expires <= Date.now() / 1000;
+}
+
+// hadRepository reports whether the tab has a token for a repository that has expired.
+export function hadRepository(name) {
+  return all().some(({ claims }) => claims && expired(claims) && claims.repo === name && reads(claims));
+}
+
+// hadOrganization reports the same of a token that lists repositories.
+export function hadOrganization() {
+  return all().some(({ claims }) => claims && expired(claims) && claims.scopes.includes("org:read"));
 }
 
 export function reads(claims) {
   return claims.repo !== "" && claims.scopes.some((scope) => scope === "git:read" || scope === "git:write");
+}
+
+// repositories are the names of those that the tokens of the tab read, also with an expired one.
+export function repositories() {
+  return [...new Set(all().flatMap(({ claims }) => (claims && reads(claims) ? [claims.repo] : [])))];
 }
 
 // forOrganization is a token that lists repositories.

@@ -13,7 +13,8 @@ const pageSize = 50;
 
 export async function repositories({ q }, signal) {
   const token = session.forOrganization();
-  if (!token) return session.all().some(({ claims }) => claims && session.reads(claims)) ? alone(signal) : signin({});
+  const names = session.repositories();
+  if (!token) return names.length > 0 ? alone(names, signal) : signin({});
   const body = h("tbody");
   const more = moreButton("More repositories", async () => `${await next()} more repositories`);
   let cursor;
@@ -60,19 +61,14 @@ export async function repositories({ q }, signal) {
 }
 
 // alone lists what the tokens of the tab name, where none of them lists the organization's.
-async function alone(signal) {
-  const names = [
-    ...new Set(
-      session
-        .all()
-        .filter(({ claims }) => claims && session.reads(claims))
-        .map((t) => t.claims.repo),
-    ),
-  ];
+async function alone(names, signal) {
+  const why = session.hadOrganization()
+    ? "The token of this tab with org:read has expired"
+    : "No token of this tab has org:read";
   return {
     title: "Repositories",
     content: [
-      h("p", { class: "dim" }, "No token of this tab has org:read: these are the repositories that its tokens name."),
+      h("p", { class: "dim" }, `${why}: these are the repositories that its tokens name.`),
       table(
         h(
           "tbody",

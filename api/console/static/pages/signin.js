@@ -3,9 +3,11 @@
 import * as api from "../api.js";
 import { h, say } from "../dom.js";
 import { moment } from "../format.js";
-import { at, go } from "../route.js";
+import { at, go, parse } from "../route.js";
 import * as session from "../session.js";
 import { plain, shown } from "../visible.js";
+
+const listExpired = "The token of this tab with org:read has expired: the list of repositories takes another one.";
 
 export async function signin({ repo }) {
   const tokens = session.all();
@@ -17,7 +19,7 @@ export async function signin({ repo }) {
     autocomplete: "off",
     spellcheck: "false",
     autocapitalize: "off",
-    "aria-describedby": "token-help token-error",
+    "aria-describedby": repo ? "why token-help token-error" : "token-help token-error",
   });
   const error = h("p", { id: "token-error", class: "error", role: "alert" });
   const form = h(
@@ -38,26 +40,28 @@ export async function signin({ repo }) {
     h("button", { type: "submit" }, "Sign in"),
   );
   return {
-    title: tokens.length > 0 ? "Tokens" : "Sign in",
+    title: repo ? `No token for ${repo}` : tokens.length > 0 ? "Tokens" : "Sign in",
+    heading: repo && ["No token for ", shown(repo)],
     focus: field,
-    content: [repo && howTo(repo), form, tokens.length > 0 && list(tokens)],
+    content: [
+      repo ? howTo(repo) : session.hadOrganization() && h("p", { class: "notice" }, listExpired),
+      form,
+      tokens.length > 0 && list(tokens),
+    ],
   };
 }
 
 // howTo tells how to get a token for a repository. The name is put into a command only if no shell
 // could take it for more than a name.
-export function howTo(repo) {
-  const org = session.organization();
-  if (!/^[\w.-]+(\/[\w.-]+)*$/.test(repo) || !/^[\w.-]+$/.test(org)) return null;
+function howTo(repo) {
+  const org = session.organization() || "ORG";
+  const plainly = /^[\w.-]+(\/[\w.-]+)*$/.test(repo) && /^[\w.-]+$/.test(org);
+  const why = session.hadRepository(repo)
+    ? "The token of this tab for the repository has expired. "
+    : "A token is for one repository, and this tab has none for this one. ";
   return [
-    h(
-      "p",
-      {},
-      "A token is for one repository, and this tab has none for ",
-      shown(repo),
-      ". The organization signs one:",
-    ),
-    h(
+    h("p", { id: "why" }, why, plainly ? "The organization signs one:" : "The organization signs one."),
+    plainly && h(
       "pre",
       { class: "panel", tabindex: "0" },
       `packhorse token --org ${org} --key KEY.pem --repo ${repo} --scope git:read`,
@@ -83,9 +87,10 @@ async function take(event, field, error, repo) {
     }
     session.add(text);
     field.value = "";
+    const { page, parameters } = parse();
     go(
       repo && claims.repo === repo
-        ? at("repository", { repo })
+        ? at(page === "signin" ? "repository" : page, page === "signin" ? { repo } : parameters)
         : lists
           ? "#/"
           : at("repository", { repo: claims.repo }),
@@ -143,6 +148,7 @@ function list(tokens) {
                   Number.isFinite(claims.expires) && Math.abs(claims.expires) < 8e12
                     ? moment(new Date(claims.expires * 1000).toISOString())
                     : "–",
+                  session.expired(claims) && h("span", { class: "mark expired" }, "expired"),
                 ),
                 h("td", {}, shown(claims.subject)),
                 h(
@@ -156,7 +162,7 @@ function list(tokens) {
                       "aria-label": plain(`Remove the token for ${claims.repo || claims.org}`),
                       click: () => {
                         session.remove(text);
-                        dispatchEvent(new HashChangeEvent("hashchange"));
+                        go(location.hash);
                         say("Token removed");
                       },
                     },

@@ -136,6 +136,49 @@ func TestConsoleRefusals(t *testing.T) {
 	}
 }
 
+// TestConsoleServers opens the page for operators where a balancer leads to two servers in turn.
+func TestConsoleServers(t *testing.T) {
+	t.Parallel()
+	need(t, "chromium", "chromium-browser")
+	var proxies []*httputil.ReverseProxy
+	for range 2 {
+		backend, err := url.Parse(start(t, packhorsetest.Options{}).URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxies = append(proxies, httputil.NewSingleHostReverseProxy(backend))
+	}
+	var balanced atomic.Bool
+	var turn atomic.Int64
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" && balanced.Load() {
+			proxies[turn.Add(1)%2].ServeHTTP(w, r)
+			return
+		}
+		proxies[0].ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	c := openConsole(t, &packhorsetest.Server{URL: front.URL})
+	const told = `return String([...document.querySelectorAll("main .notice")].some((e) => !e.hidden && e.textContent.includes("Several servers")));`
+	for _, several := range []bool{false, true} {
+		balanced.Store(several)
+		c.visit("#/operations")
+		// A third look is after seconds, so that none is waited for where there is one server.
+		var text string
+		wait := ""
+		if several {
+			wait = `const notice = document.querySelector("main .notice");
+				if (notice.hidden) await new Promise((done) => new MutationObserver((_, look) => { look.disconnect(); done(); })
+					.observe(notice, { attributes: true }));`
+		}
+		c.run(&text, wait+told)
+		if text != fmt.Sprint(several) {
+			t.Errorf("with a balancer: %t; the page tells of several servers: %s", several, text)
+		}
+	}
+	c.keepPicture("servers")
+}
+
 // TestConsoleMissing shows what a page says when something is not there: why, and the form to ask
 // for something else.
 func TestConsoleMissing(t *testing.T) {

@@ -131,22 +131,32 @@ export async function operations(_, signal) {
     ),
   );
   const routes = h("tbody");
-  let before = null;
-  let at = 0;
+  const several = h(
+    "p",
+    { class: "notice", role: "status", hidden: true },
+    "Several servers answer at this address, and each tells of itself alone: the figures are now of the one, now of " +
+      "another. Open the console at the address of one of them.",
+  );
+  const looks = new Map(); // the last look at each process
+  let last;
   const update = async (text) => {
     const now = parse(text);
     const time = performance.now() / 1000;
-    for (const { chart, value } of charts) chart.add(value(now, before, time - at));
+    const process = sum(now, "process_start_time_seconds");
+    const before = looks.get(process);
+    if (before && process !== last) several.hidden = false; // one that was gone would not be back
+    for (const { chart, value } of charts) chart.add(value(now, before?.metrics ?? null, time - (before?.time ?? 0)));
     routes.replaceChildren(...slowest(now));
     await showHealth(health, now, signal);
-    before = now;
-    at = time;
+    looks.set(process, { metrics: now, time });
+    last = process;
   };
   await update(first.answer);
   return {
     title: "Operations",
     content: [
       health,
+      several,
       content,
       h(
         "section",

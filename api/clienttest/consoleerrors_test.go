@@ -90,24 +90,29 @@ func TestConsoleRefusals(t *testing.T) {
 	}{
 		{
 			"too many", func() { answers(http.StatusTooManyRequests, "7", "rate limit") }, "Too many requests",
-			[]string{"rate limit", "asks to wait 7 seconds"}, true,
+			[]string{"rate limit", "asks to wait 7 seconds"},
+			true,
 		},
 		{
 			"busy", func() { answers(http.StatusServiceUnavailable, "1", "the stores are away") }, "The server cannot answer now",
-			[]string{"the stores are away", "asks to wait 1 second."}, true,
+			[]string{"the stores are away", "asks to wait 1 second."},
+			true,
 		},
 		{
 			"broken", func() { answers(http.StatusInternalServerError, "", "internal error") }, "The page could not be shown",
-			[]string{"internal error"}, true,
+			[]string{"internal error"},
+			true,
 		},
 		{"gone", func() { refuse.Store(&gone) }, "The page could not be shown", []string{"could not be reached"}, true},
 		{
 			"unauthorized", func() { answers(http.StatusUnauthorized, "", "token expired") }, "The token was refused",
-			[]string{"token expired", "Sign in with another token"}, false,
+			[]string{"token expired", "Sign in with another token"},
+			false,
 		},
 		{
 			"forbidden", func() { answers(http.StatusForbidden, "", "scope git:read missing") }, "The token does not allow this",
-			[]string{"scope git:read missing"}, false,
+			[]string{"scope git:read missing"},
+			false,
 		},
 	} {
 		for _, address := range []string{"#/", "#/tree?repo=team%2Fplain", "#/commit?repo=team%2Fplain&ref=main"} {
@@ -245,19 +250,28 @@ func TestConsoleExpired(t *testing.T) {
 		texts         []string
 	}{
 		{
-			"nobody", "#/tree?repo=team%2Fplain", []string{}, []string{}, "No token for team/plain",
+			"nobody", "#/tree?repo=team%2Fplain",
+			[]string{},
+			[]string{},
+			"No token for team/plain",
 			[]string{"this tab has none for this one", "packhorse token --org ORG --key KEY.pem --repo team/plain"},
 		},
 		{
-			"another", "#/repository?repo=none", tokens, []string{}, "No token for none",
+			"another", "#/repository?repo=none", tokens,
+			[]string{},
+			"No token for none",
 			[]string{"this tab has none for this one", "packhorse token --org acme --key KEY.pem --repo none"},
 		},
 		{
-			"no name", "#/repository?repo=" + url.QueryEscape("x; rm x"), tokens, []string{}, "No token for x; rm x",
+			"no name", "#/repository?repo=" + url.QueryEscape("x; rm x"), tokens,
+			[]string{},
+			"No token for x; rm x",
 			[]string{"this tab has none for this one. The organization signs one."},
 		},
 		{
-			"expired", "#/history?repo=team%2Fplain", tokens, []string{"team/plain"}, "No token for team/plain",
+			"expired", "#/history?repo=team%2Fplain", tokens,
+			[]string{"team/plain"},
+			"No token for team/plain",
 			[]string{"for the repository has expired", "--repo team/plain", "expired"},
 		},
 		{"list", "#/", tokens, []string{"org"}, "Repositories", []string{"with org:read has expired: these are", "team/plain"}},

@@ -9,14 +9,18 @@ import (
 	"packhorse/odb/kv"
 )
 
-// Reach reads a row of the key-value store. Errors: [kv.ErrUnavailable], and [identity.ErrMoved]
-// when the store was moved elsewhere under the host.
+// Reach reads a row of the key-value store. Errors: [kv.ErrUnavailable], which is also
+// [identity.ErrMoved] when the repositories were moved elsewhere under the host.
 func (h *Host) Reach(ctx context.Context) error {
 	row, err := identity.Read(ctx, h.keys)
 	if err != nil {
 		return err
 	}
-	return row.Usable()
+	err = row.Usable()
+	if errors.Is(err, identity.ErrMoved) {
+		err = fmt.Errorf("%w: %w", kv.ErrUnavailable, err)
+	}
+	return err
 }
 
 // StoreID returns the ID of a store that is about to be used, and gives it one if it has none.

@@ -38,8 +38,8 @@ const fsckTriesMax = 3
 // that the journal tells, no more and no fewer. It cannot verify trimmed entries.
 //
 // The report lists the faults. Errors: [ErrRepositoryNotFound]; [ErrBusy] when the repository
-// changes while a check takes longer than a snapshot lives; and those that keep the check from being
-// finished.
+// changes while a check takes longer than a snapshot lives; and those that keep the check from
+// being finished.
 func (s *Store) Fsck(ctx context.Context, repo RepoID) (*FsckReport, error) {
 	for range fsckTriesMax {
 		report, err := s.fsck(ctx, repo)

@@ -9,6 +9,7 @@ import (
 	"packhorse/engine/enginetest"
 	"packhorse/engine/identity"
 	"packhorse/engine/migrate"
+	"packhorse/odb/kv"
 )
 
 // TestThereAndBack moves a store to the stores of several servers and back, and writes at each of
@@ -73,7 +74,7 @@ func TestMovedUnderAHost(t *testing.T) {
 		if _, err := migrate.Run(t.Context(), from.end("source"), to.end("target"), migrate.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := host.Reach(t.Context()); !errors.Is(err, identity.ErrMoved) {
+		if err := host.Reach(t.Context()); !errors.Is(err, identity.ErrMoved) || !errors.Is(err, kv.ErrUnavailable) {
 			t.Errorf("the host is ready: %v", err)
 		}
 	})

@@ -1,4 +1,4 @@
-// Package reach knows whether the key-value store can be reached, and is still the one to use.
+// Package reach knows whether the key-value store can be reached.
 //
 // Start at [Begin]. A store behind a network may be away for a while and come back, and whoever
 // distributes requests over servers asks each of them whether it should get any. That question must
@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"packhorse/engine/identity"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 )
@@ -58,7 +57,7 @@ func (w *Watch) look(ctx context.Context) {
 	defer cancel()
 	err := w.read(ctx)
 	switch {
-	case errors.Is(err, kv.ErrUnavailable), errors.Is(err, identity.ErrMoved):
+	case errors.Is(err, kv.ErrUnavailable):
 		w.away.Store(&err)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("%w: no answer within %v", kv.ErrUnavailable, patience)
@@ -68,8 +67,8 @@ func (w *Watch) look(ctx context.Context) {
 	}
 }
 
-// Err returns why the store could not be used at the last attempt, or nil. It does not block.
-// Errors: [kv.ErrUnavailable], [identity.ErrMoved].
+// Err returns why the store could not be reached at the last attempt, or nil. It does not block.
+// Errors: [kv.ErrUnavailable].
 func (w *Watch) Err() error {
 	if err := w.away.Load(); err != nil {
 		return *err

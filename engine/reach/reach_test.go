@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"packhorse/engine/identity"
 	"packhorse/engine/reach"
 	"packhorse/odb/kv"
 )
@@ -24,7 +23,6 @@ func TestWatch(t *testing.T) {
 	}{
 		"answers": {nil, false},
 		"away":    {fmt.Errorf("read: %w", kv.ErrUnavailable), true},
-		"moved":   {fmt.Errorf("read: %w", identity.ErrMoved), true},
 		"damaged": {kv.ErrCorrupt, false},
 		"hangs":   {hang, true},
 	}
@@ -53,7 +51,7 @@ func TestWatch(t *testing.T) {
 					now.Store(&test.err)
 					time.Sleep(7 * time.Second)
 					synctest.Wait()
-					if err := w.Err(); (err != nil) != test.away {
+					if err := w.Err(); errors.Is(err, kv.ErrUnavailable) != test.away {
 						t.Errorf("away: %v, want %t", err, test.away)
 					}
 					now.Store(nil)

@@ -27,20 +27,27 @@ import (
 // is there, FOLDER an empty folder, FULL one that is not, and ABSENT a path of nothing.
 type wrong struct{ value, says string }
 
+// The working folder must not stand in for a path that is empty, as of a variable without a value.
+var (
+	noFile   = wrong{"", "it is empty: expected the path of a file"}
+	noFolder = wrong{"", "it is empty: expected the path of a folder"}
+)
+
 // wrongValues has the wrong values of each kind of text. A new kind needs some.
 var wrongValues = map[string][]wrong{
 	"text":          nil,
 	"address":       {{"8080", "expected HOST:PORT"}, {"127.0.0.1:http", "expected HOST:PORT"}, {":65536", "expected HOST:PORT"}},
 	"url":           {{"git.example.com", "expected one as in https://"}, {"ftp://a", "expected one as in https://"}, {"http://[", "expected one"}},
-	"file":          {{"ABSENT", "no such file"}, {"FOLDER", "expected a file"}, {"FILE/x", "not a directory"}},
-	"new file":      {{"FOLDER", "expected a file"}, {"FILE/x", "not a directory"}},
-	"absent file":   {{"FILE", "exists: expected a file that does not"}, {"ABSENT/x", "expected a folder"}, {"FILE/x", "not a directory"}},
-	"audit log":     {{"FOLDER", "expected a file"}, {"FILE/x", "expected a file"}, {"ABSENT/x", "expected a folder"}},
-	"folder":        {{"ABSENT", "expected a folder"}, {"FILE", "expected a folder"}},
-	"own folder":    {{"ABSENT", "expected a folder"}, {"FILE", "expected a folder"}},
-	"any folder":    {{"FILE", "expected a folder"}, {"FILE/a/b", "expected a folder"}},
-	"new folder":    {{"FILE", "expected a folder"}, {"FILE/a/b", "expected a folder"}},
-	"empty folder":  {{"FULL", "is not empty"}, {"FILE", "expected a folder"}, {"FILE/a", "expected a folder"}},
+	"file":          {{"ABSENT", "no such file"}, {"FOLDER", "expected a file"}, {"FILE/x", "not a directory"}, noFile},
+	"new file":      {{"FOLDER", "expected a file"}, {"FILE/x", "not a directory"}, noFile},
+	"absent file":   {{"FILE", "exists: expected a file that does not"}, {"ABSENT/x", "expected a folder"}, {"FILE/x", "not a directory"}, noFile},
+	"audit log":     {{"FOLDER", "expected a file"}, {"FILE/x", "expected a file"}, {"ABSENT/x", "expected a folder"}, {"", "it is empty"}},
+	"folder":        {{"ABSENT", "expected a folder"}, {"FILE", "expected a folder"}, noFolder},
+	"own folder":    {{"ABSENT", "expected a folder"}, {"FILE", "expected a folder"}, noFolder},
+	"any folder":    {{"FILE", "expected a folder"}, {"FILE/a/b", "expected a folder"}, noFolder},
+	"new folder":    {{"FILE", "expected a folder"}, {"FILE/a/b", "expected a folder"}, noFolder},
+	"absent folder": {{"FOLDER", "exists: expected a folder that does not"}, {"FILE", "exists"}, {"FILE/a/b", "expected a folder"}, noFolder},
+	"empty folder":  {{"FULL", "is not empty"}, {"FILE", "expected a folder"}, {"FILE/a", "expected a folder"}, noFolder},
 	"bucket":        {{"bucket", "want s3://BUCKET"}, {"s3://b?x=1", "want s3://BUCKET"}},
 	"database":      {{"localhost:5432", "the URL of the database"}, {"postgres://h:port/d", "the URL of the database"}},
 	"collector":     {{"127.0.0.1:4318", "is no URL of a collector: expected"}, {"ftp://a", "is no URL of a collector"}},

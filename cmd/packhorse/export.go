@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 
@@ -17,7 +18,7 @@ type exportCommand struct {
 	apiFlags
 
 	Repo string `arg:"" help:"Repository." is:"repository"`
-	Dir  string `arg:"" help:"Folder to make." type:"path" is:"new folder"`
+	Dir  string `arg:"" help:"Folder to make." type:"path" is:"absent folder"`
 }
 
 // exportLimits are those of a server that an operator names.
@@ -34,8 +35,11 @@ func (c exportCommand) Run(ctx context.Context, to streams) error {
 	}
 	far := server.Remote(c.Repo, "", exportLimits)
 	ad, err := far.Refs(ctx)
+	if errors.Is(err, remote.ErrNotFound) {
+		return fmt.Errorf("repository %q not found: packhorse repos list prints those of organization %s", c.Repo, c.Org)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("read %s: %w", c.Repo, err)
 	}
 	objects, size, err := gitdir.Write(ctx, c.Dir, gitdir.Content{
 		Refs: ad.Refs, Head: ad.Head,

@@ -205,6 +205,7 @@ func newParser(cli *commandLine, to streams, more ...kong.Option) *kong.Kong {
 		kong.Vars{"memory": defaultMemory().String(), "log_level": "info"},
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeSpan)),
 		kong.TypeMapper(reflect.TypeFor[slog.Level](), kong.MapperFunc(decodeLevel)),
+		kong.NamedMapper("path", kong.MapperFunc(decodePath)),
 		kong.Writers(to.out, to.errOut),
 	}, more...)...)
 	if err != nil {

@@ -32,10 +32,10 @@ func testExport(t *testing.T, server *packhorsetest.Server) {
 	if got, want := contentOf(out), contentOf(repo); got != want {
 		t.Errorf("exported\n%s\nwant\n%s", got, want)
 	}
-	if got := export("site", dir); got.status != 1 || !strings.Contains(got.errOut, "file already exists") {
+	if got := export("site", dir); got.status != 2 || !strings.Contains(got.errOut, dir+" exists: expected a folder that does not") {
 		t.Errorf("over a folder that exists: %+v", got)
 	}
-	if got := export("absent", dir+"2"); got.status != 1 || !strings.Contains(got.errOut, "not found") {
+	if got := export("absent", dir+"2"); got.status != 1 || !strings.Contains(got.errOut, `repository "absent" not found`) {
 		t.Errorf("a repository that does not exist: %+v", got)
 	}
 }

@@ -33,19 +33,20 @@ import (
 // and argument whose value is a text, and not one of a few, has that tag. A check returns what is
 // wrong with a value and what was expected. It looks at files and folders, and changes nothing.
 var valueKinds = map[string]func(value string) error{
-	"text":         func(string) error { return nil }, // any
-	"address":      checkAddress,
-	"url":          checkURL,
-	"file":         checkFile,
-	"new file":     checkNewFile,
-	"absent file":  checkAbsentFile,
-	"audit log":    checkAuditLog,
-	"folder":       checkFolder,
-	"own folder":   checkOwnFolder,
-	"new folder":   checkNewFolder,
-	"any folder":   checkAnyFolder,
-	"empty folder": checkEmptyFolder,
-	"bucket":       checkBucket,
+	"text":          func(string) error { return nil }, // any
+	"address":       checkAddress,
+	"url":           checkURL,
+	"file":          checkFile,
+	"new file":      checkNewFile,
+	"absent file":   checkAbsentFile,
+	"audit log":     checkAuditLog,
+	"folder":        checkFolder,
+	"own folder":    checkOwnFolder,
+	"new folder":    checkNewFolder,
+	"absent folder": checkAbsentFolder,
+	"any folder":    checkAnyFolder,
+	"empty folder":  checkEmptyFolder,
+	"bucket":        checkBucket,
 	"collector": func(value string) error {
 		_, err := otlp.CheckEndpoint(value)
 		return err
@@ -188,6 +189,20 @@ func decodeSpan(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
+// decodePath reads a path, and makes it absolute. The path "" stays what it is: a variable without a
+// value does not stand for the working folder.
+func decodePath(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("path", &text); err != nil {
+		return err
+	}
+	if text != "" && text != "-" {
+		text = kong.ExpandPath(text)
+	}
+	target.SetString(text)
+	return nil
+}
+
 // daysMax is how many days a time span can hold, about.
 const daysMax = 100_000
 
@@ -206,11 +221,21 @@ func decodeLevel(ctx *kong.DecodeContext, target reflect.Value) error {
 }
 
 func checkText(of *kong.Value, text string) error {
-	check := valueKinds[of.Tag.Get("is")]
+	kind := of.Tag.Get("is")
+	if text == "" && mustNotBeEmpty(kind) {
+		return fmt.Errorf("it is empty: expected the path of a %s", kind[strings.LastIndexByte(kind, ' ')+1:])
+	}
+	check := valueKinds[kind]
 	if check == nil {
 		return nil
 	}
 	return check(text)
+}
+
+// mustNotBeEmpty reports whether the values of a kind are paths, of which "" is none: it would be
+// taken for the working folder.
+func mustNotBeEmpty(kind string) bool {
+	return strings.HasSuffix(kind, "file") || strings.HasSuffix(kind, "folder") || kind == "audit log"
 }
 
 func checkAddress(value string) error {
@@ -273,6 +298,14 @@ func checkAbsentFile(value string) error {
 		return checkMayAdd(filepath.Dir(value))
 	}
 	return expected(err, "a file that does not exist")
+}
+
+// checkAbsentFolder checks a folder that is made, with those above it, and must not exist.
+func checkAbsentFolder(value string) error {
+	if _, err := os.Lstat(value); err == nil {
+		return fmt.Errorf("%s exists: expected a folder that does not", value)
+	}
+	return checkNewFolder(value)
 }
 
 // checkMayAdd checks the folder of a file that is made.

@@ -37,7 +37,9 @@ type adminLine struct {
 	Text  string `json:"text,omitempty"`
 	Done  bool   `json:"done,omitempty"`
 	Error string `json:"error,omitempty"` // of the task that is done
-	Beat  bool   `json:"beat,omitempty"`  // nothing else
+	// BadInput says that the error is due to what the caller has given.
+	BadInput bool `json:"bad_input,omitempty"`
+	Beat     bool `json:"beat,omitempty"` // nothing else
 }
 
 // beatHeader is sent by callers that understand beats.
@@ -117,7 +119,7 @@ func adminHandler(
 		if err := run(
 			r.Context(), host, args, &lineWriter{line: func(text string) error { return tell(adminLine{Text: text}) }},
 		); err != nil {
-			last.Error = err.Error()
+			last.Error, last.BadInput = err.Error(), isBadInput(err)
 			taskFailed(w)
 		}
 		log.Log(r.Context(), level, "task ended", "duration", time.Since(begun), "error", last.Error)
@@ -233,6 +235,8 @@ func hearTask(answer io.Reader, heardAny func(), line func(string) error) error 
 		switch {
 		case heard.Beat:
 			continue
+		case heard.Done && heard.BadInput:
+			return &usageError{heard.Error}
 		case heard.Done && heard.Error != "":
 			return errors.New(heard.Error)
 		case heard.Done:

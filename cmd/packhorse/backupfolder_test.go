@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,7 +74,7 @@ func TestBackupFolder(t *testing.T) {
 	}{
 		{
 			[]string{"backup", "--prune", dest, "--data", filepath.Join(other, "data")},
-			1,
+			2,
 			"",
 			"the folder holds backups of store ",
 		},
@@ -81,7 +83,7 @@ func TestBackupFolder(t *testing.T) {
 		{[]string{"backup", "forget", dest}, 2, "", "--keep-last"},
 		{[]string{"backup", "forget", dest, "--keep-last", "2"}, 0, "kept backups 3, 4; removed 2 backups, ", ""},
 		{[]string{"backup", "check", dest}, 0, "2 backups are whole", ""},
-		{[]string{"restore", dest, "--data", filepath.Join(dir, "restored"), "--number", "1"}, 2, "", "number 1"},
+		{[]string{"restore", dest, "--data", filepath.Join(dir, "restored"), "--number", "1"}, 2, "", "--number: " + dest + " has no backup number 1"},
 		{[]string{"restore", dest, "--data", filepath.Join(dir, "restored"), "--number", "3"}, 0, "restored backup 3", ""},
 		{[]string{"restore", empty, "--data", filepath.Join(dir, "none")}, 2, "", empty + " holds no backup"},
 		{[]string{"backup", "list", empty}, 2, "", empty + " holds no backup"},
@@ -92,6 +94,9 @@ func TestBackupFolder(t *testing.T) {
 		if got.status != step.status || !strings.Contains(got.out, step.out) || !strings.Contains(got.errOut, step.says) {
 			t.Errorf("%q: %+v, want status %d, %q and %q", step.args, got, step.status, step.out, step.says)
 		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder was made for a restore of nothing: %v", err)
 	}
 	if found, err := os.ReadDir(empty); err != nil || len(found) != 0 {
 		t.Errorf("the empty folder holds %v, %v", found, err)

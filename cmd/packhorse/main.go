@@ -184,7 +184,8 @@ func isBadInput(err error) bool {
 		return true
 	}
 	for _, known := range []error{
-		auth.ErrKey, auth.ErrFolder, auth.ErrOrgConfig, errInUse, backup.ErrNone, fs.ErrPermission, syscall.EROFS,
+		auth.ErrKey, auth.ErrFolder, auth.ErrOrgConfig, errInUse, backup.ErrNone, backup.ErrStranger, fs.ErrPermission,
+		syscall.EROFS,
 	} {
 		if errors.Is(err, known) {
 			return true

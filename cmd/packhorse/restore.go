@@ -35,18 +35,26 @@ func (c restoreCommand) Run(ctx context.Context, to streams) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	if err := takeEmpty(c.Data); err != nil {
+	made, err := takeEmpty(c.Data)
+	if err != nil {
 		return err
 	}
 	report, err := c.restore(ctx, from, to)
 	if err != nil {
-		if errors.Is(err, backup.ErrNone) && c.Number == 0 {
+		if errors.Is(err, backup.ErrNone) {
 			err = &usageError{c.Src + " holds no backup"}
+			if c.Number != 0 {
+				err = &usageError{fmt.Sprintf("--number: %s has no backup number %d: packhorse backup list prints those that it has",
+					c.Src, c.Number)}
+			}
 		}
 		if errors.Is(err, backup.ErrIncomplete) {
 			err = fmt.Errorf("%w; use --incomplete to restore it anyway, or --number to restore an older one", err)
 		}
-		return errors.Join(err, clearFolder(c.Data))
+		if err = errors.Join(err, clearFolder(c.Data)); made {
+			err = errors.Join(err, os.Remove(c.Data))
+		}
+		return err
 	}
 	if report.LostCount > 0 {
 		to.complain(
@@ -89,25 +97,28 @@ func (c restoreCommand) restore(ctx context.Context, from *file.Dir, to streams)
 	return report, syncFolder(c.Data)
 }
 
-// takeEmpty makes a folder, if it does not exist, and marks it. It refuses one with anything in it.
-func takeEmpty(dir string) error {
+// takeEmpty makes a folder, if it does not exist, and marks it. It reports whether it has made it. It
+// refuses one with anything in it.
+func takeEmpty(dir string) (made bool, err error) {
+	_, err = os.Stat(dir)
+	made = errors.Is(err, fs.ErrNotExist)
 	if err := keepPrivate(dir); err != nil {
-		return err
+		return false, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return false, err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return made, err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%s is not empty: it holds %s", dir, entries[0].Name())
+		return made, fmt.Errorf("%s is not empty: it holds %s", dir, entries[0].Name())
 	}
 	if err := os.WriteFile(filepath.Join(dir, restoringMark), nil, 0o600); err != nil {
-		return err
+		return made, err
 	}
-	return syncFolder(dir)
+	return made, syncFolder(dir)
 }
 
 // clearFolder removes the content of a folder that takeEmpty has taken, the mark last.

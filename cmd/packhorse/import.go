@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
 	"time"
 
+	"packhorse/cmd/packhorse/apiclient"
 	"packhorse/cmd/packhorse/transfer"
 )
 
@@ -47,7 +49,7 @@ func (c importCommand) Run(ctx context.Context, to streams) error {
 	}
 	jobs, err := finder.Sources(ctx, c.Source)
 	if _, ok := errors.AsType[*transfer.ArgumentError](err); ok {
-		return &usageError{err.Error()}
+		return &usageError{"<source>: " + err.Error()}
 	}
 	if missing, ok := errors.AsType[*fs.PathError](err); ok {
 		return &usageError{fmt.Sprintf("<source>: %v", expected(missing, "a folder, a URL, @FILE or github:ACCOUNT"))}
@@ -60,6 +62,9 @@ func (c importCommand) Run(ctx context.Context, to streams) error {
 	importer := &transfer.Importer{
 		Server: server, Jobs: c.Jobs, DryRun: c.DryRun, Retries: importRetries, Begun: display.Begun, Ended: display.Ended,
 	}
+	if err := c.reach(ctx, importer); err != nil {
+		return err
+	}
 	importer.Run(ctx, jobs)
 	summary := display.Close()
 	if err := to.printf("%s", summary.Text(len(jobs), time.Since(begun), c.DryRun)); err != nil {
@@ -70,6 +75,21 @@ func (c importCommand) Run(ctx context.Context, to streams) error {
 	}
 	if count := len(summary.Failed); count > 0 {
 		return fmt.Errorf("%d of %d repositories failed", count, len(jobs))
+	}
+	return nil
+}
+
+// reach returns an error if the server does not answer or takes no token of the organization: all
+// repositories would fail for the same reason.
+func (c importCommand) reach(ctx context.Context, importer *transfer.Importer) error {
+	err := importer.Reach(ctx)
+	if apiclient.HasStatus(err, http.StatusUnauthorized) {
+		return &usageError{fmt.Sprintf(
+			"--key and --org: %s takes no token of organization %q that %s signs: %v", c.URL, c.Org, c.Key, err,
+		)}
+	}
+	if err != nil {
+		return fmt.Errorf("--url: the server cannot be reached: %w", err)
 	}
 	return nil
 }

@@ -363,14 +363,34 @@ func TestImportUsage(t *testing.T) {
 		"no repositories": {[]string{t.TempDir()}, "is a folder without repositories"},
 		"SSH":             {[]string{"ssh://git@example.com/a.git"}, "is not an http or https URL with a host"},
 		"open password":   {[]string{"http://u:hunter2@example.com/a.git"}, "would send a password without encryption"},
-		"no account":      {[]string{"github:"}, "is not github: and the name of an account"},
-		"long line":       {[]string{"@" + write(t, "l", "https://a.example/b c d\n")}, ":1\" is not a URL and perhaps a name"},
+		"no account":      {[]string{"github:"}, "is not github: and the name of an account: expected one as in github:acme"},
+		"long line":       {[]string{"@" + write(t, "l", "https://a.example/b c d\n")}, ":1\" has more than two words: expected a URL and perhaps a name"},
+		"malformed":       {[]string{"https://u:hunter2@[/a.git"}, "<source>: an argument is not a URL: expected one as in https://"},
 		"no jobs":         {[]string{"--jobs=0", "."}, "--jobs: 0 is too little: expected 1 or more"},
 	} {
 		got := packhorse(t, nil, append([]string{"import", "--url", "http://127.0.0.1:1", "--org", "a", "--key", key}, test.args...)...)
 		if got.status != 2 || !strings.Contains(got.errOut, test.want) || strings.Contains(got.errOut, "hunter2") {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// TestImportRefused has the server refuse the key: one line says so, and not one for each
+// repository.
+func TestImportRefused(t *testing.T) {
+	t.Parallel()
+	server := start(t, packhorsetest.Options{})
+	dir, _ := origins(t)
+	got := packhorse(t, nil, "import", "--url", server.URL, "--org", "stranger", "--key", server.KeyFile(), dir)
+	if got.status != 2 || got.out != "" || !strings.Contains(got.errOut, `--key and --org: `) ||
+		!strings.Contains(got.errOut, `takes no token of organization "stranger"`) {
+		t.Errorf("%+v", got)
+	}
+	nothing := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(nothing.Close)
+	got = packhorse(t, nil, "import", "--url", nothing.URL, "--org", packhorsetest.Org, "--key", server.KeyFile(), dir)
+	if got.status != 1 || got.out != "" || !strings.Contains(got.errOut, "--url: the server cannot be reached: ") {
+		t.Errorf("another server: %+v", got)
 	}
 }
 

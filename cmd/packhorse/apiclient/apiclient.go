@@ -124,6 +124,12 @@ func (s *Server) List(ctx context.Context, q string, deleted bool, visit func(Re
 	}
 }
 
+// Reach asks for something small, to see whether the server answers and takes the tokens. Errors:
+// [Error], and those of net/http.
+func (s *Server) Reach(ctx context.Context) error {
+	return s.call(ctx, http.MethodGet, "/api/repos?limit=1", "", []string{scopeOrg}, nil, nil)
+}
+
 // Show describes a repository.
 func (s *Server) Show(ctx context.Context, name string) (Repository, error) {
 	var found Repository

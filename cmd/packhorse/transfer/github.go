@@ -25,7 +25,7 @@ var errNoAccount = errors.New("GitHub knows no such account")
 // gitHub returns the repositories of an account: an organization, or else a user.
 func (f Finder) gitHub(ctx context.Context, account string) ([]Job, error) {
 	if account == "" || strings.ContainsAny(account, "/?#") {
-		return nil, &ArgumentError{"github:" + account, "is not github: and the name of an account"}
+		return nil, &ArgumentError{"github:" + account, "is not github: and the name of an account: expected one as in github:acme"}
 	}
 	jobs, err := f.gitHubRepositories(ctx, "orgs", account)
 	if errors.Is(err, errNoAccount) {

@@ -78,14 +78,25 @@ func (i *Importer) run(ctx context.Context, job Job) {
 	i.Ended(meter, result)
 }
 
+// Reach asks the server whether it takes the tokens. It asks again while the server is not
+// available. Errors: those of [apiclient.Server.Reach].
+func (i *Importer) Reach(ctx context.Context) error {
+	return i.retry(ctx, func() error { return i.Server.Reach(ctx) })
+}
+
 // attempts brings a repository, and begins again while something is not available.
 func (i *Importer) attempts(ctx context.Context, job Job, meter *Meter, result *Result) error {
 	if job.err != nil {
 		return job.err
 	}
+	return i.retry(ctx, func() error { return i.bring(ctx, job, meter, result) })
+}
+
+// retry calls do again while it fails because something is not available.
+func (i *Importer) retry(ctx context.Context, do func() error) error {
 	wait := time.Second
 	for attempt := 0; ; attempt++ {
-		err := i.bring(ctx, job, meter, result)
+		err := do()
 		if err == nil || attempt >= i.Retries || !transient(err) {
 			return err
 		}

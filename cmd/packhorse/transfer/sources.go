@@ -24,10 +24,18 @@ type Finder struct {
 	GitHubToken string   // "" for what everybody may read
 }
 
-// ArgumentError says what is wrong with an argument.
+// ArgumentError says what is wrong with an argument, which is "" if it may hold a secret.
 type ArgumentError struct{ Argument, Text string }
 
-func (e *ArgumentError) Error() string { return fmt.Sprintf("%q %s", e.Argument, e.Text) }
+func (e *ArgumentError) Error() string {
+	if e.Argument == "" {
+		return "an argument " + e.Text
+	}
+	return fmt.Sprintf("%q %s", e.Argument, e.Text)
+}
+
+// urlExpected is what the URL of a repository is.
+const urlExpected = "expected one as in https://git.example.com/web/site.git"
 
 // Sources returns the repositories that arguments name: a folder with bare repositories in it, the
 // URL of one repository, "@FILE" with a URL and perhaps a name on each line, "github:ACCOUNT". A
@@ -89,7 +97,7 @@ func (f Finder) list(file string) (jobs []Job, err error) {
 			continue
 		}
 		if len(fields) > 2 {
-			return nil, &ArgumentError{fmt.Sprintf("%s:%d", file, number), "is not a URL and perhaps a name"}
+			return nil, &ArgumentError{fmt.Sprintf("%s:%d", file, number), "has more than two words: expected a URL and perhaps a name, as in https://git.example.com/a.git web/site"}
 		}
 		found, err := f.url(fields[0], strings.Join(fields[1:], ""))
 		if wrong, ok := errors.AsType[*ArgumentError](err); ok {
@@ -107,16 +115,16 @@ func (f Finder) list(file string) (jobs []Job, err error) {
 func (f Finder) url(text, name string) ([]Job, error) {
 	at, err := url.Parse(text)
 	if err != nil {
-		return nil, &ArgumentError{"URL", "is malformed"} // which may hold a password
+		return nil, &ArgumentError{"", "is not a URL: " + urlExpected} // it may hold a password
 	}
 	password, secret := at.User.Password()
 	switch {
 	case at.Scheme != "https" && at.Scheme != "http" || at.Host == "":
-		return nil, &ArgumentError{at.Redacted(), "is not an http or https URL with a host"}
+		return nil, &ArgumentError{at.Redacted(), "is not an http or https URL with a host: " + urlExpected}
 	case at.RawQuery != "" || at.Fragment != "":
-		return nil, &ArgumentError{at.Redacted(), "has a query or a fragment"}
+		return nil, &ArgumentError{at.Redacted(), "has a query or a fragment: " + urlExpected}
 	case secret && at.Scheme == "http" && !isLoopback(at.Hostname()):
-		return nil, &ArgumentError{at.Redacted(), "would send a password without encryption"}
+		return nil, &ArgumentError{at.Redacted(), "would send a password without encryption: use https"}
 	}
 	if name == "" {
 		name = strings.TrimSuffix(strings.Trim(path.Clean(at.Path), "/"), ".git")
@@ -134,7 +142,7 @@ func (f Finder) folder(ctx context.Context, dir string) ([]Job, error) {
 		return nil
 	})
 	if err == nil && len(jobs) == 0 {
-		return nil, &ArgumentError{dir, "is a folder without repositories"}
+		return nil, &ArgumentError{dir, "is a folder without repositories: expected one with bare repositories in it or below it"}
 	}
 	return jobs, err
 }

@@ -97,8 +97,8 @@ func (c restoreCommand) restore(ctx context.Context, from *file.Dir, to streams)
 	return report, syncFolder(c.Data)
 }
 
-// takeEmpty makes a folder, if it does not exist, and marks it. It reports whether it has made it. It
-// refuses one with anything in it.
+// takeEmpty makes a folder, if it does not exist, and marks it. It reports whether it has made it.
+// It refuses one with anything in it.
 func takeEmpty(dir string) (made bool, err error) {
 	_, err = os.Stat(dir)
 	made = errors.Is(err, fs.ErrNotExist)

@@ -189,8 +189,8 @@ func decodeSpan(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// decodePath reads a path, and makes it absolute. The path "" stays what it is: a variable without a
-// value does not stand for the working folder.
+// decodePath reads a path, and makes it absolute. The path "" stays what it is: a variable without
+// a value does not stand for the working folder.
 func decodePath(ctx *kong.DecodeContext, target reflect.Value) error {
 	var text string
 	if err := ctx.Scan.PopValueInto("path", &text); err != nil {

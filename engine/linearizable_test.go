@@ -28,6 +28,12 @@ const (
 	slots
 )
 
+// repoCount is the number of repositories of the test.
+const repoCount = 3
+
+// refsOfAll is what the refs of all repositories are at.
+type refsOfAll [repoCount][slots]object.ID
+
 var slotNames = [slots]string{"main", "a", "b", "spike", "v1", "commits"}
 
 // notesRef is the full name of the ref of slotNotes.
@@ -63,25 +69,32 @@ const (
 	writeRestore
 	writeCreate // of a branch or a tag
 	writeDelete
-	writePush  // of a branch, by force where it is no fast-forward
-	writeMerge // of a commit that the client knows
-	writeNote  // appends to the note of the first commit
+	writePush        // of a branch, by force where it is no fast-forward
+	writeMerge       // of a commit that the client knows
+	writeNote        // appends to the note of the first commit
+	writeTransaction // of some of the other writes, at most one in each repository
 	readBranches
+	readEveryRepo // is readBranches of each, one after the other in any order: as many calls
 )
 
 // kinds is how often each is called.
 var kinds = []writeKind{
 	writeCommit, writeCommit, writeCommit, writeRestore, writeCreate, writeCreate, writeCreate, writeDelete, readBranches,
-	writePush, writePush, writeMerge, writeMerge, writeNote,
+	writePush, writePush, writeMerge, writeMerge, writeNote, writeTransaction, writeTransaction, readEveryRepo,
 }
+
+// partKinds are the writes of which a transaction consists.
+var partKinds = []writeKind{writeCommit, writeCommit, writeCommit, writeCreate, writeDelete}
 
 // write is one call.
 type write struct {
 	kind     writeKind
+	repo     int
 	slot     int
 	base     int        // of a new branch; -1 for none
 	expected *object.ID // of a commit; a push has one always, zero for a ref that is to be new
 	source   object.ID  // of a merge
+	parts    []write    // of a transaction
 }
 
 // outcome is the result of a call.
@@ -93,45 +106,73 @@ type outcome struct {
 	sequence uint64           // of a change
 	tips     [slots]object.ID // of a listing: the branches of the main namespace
 	text     string           // that was appended to the note
+	parts    []outcome        // of a transaction that was not refused
 }
 
-// repositoryModel is the specification of the calls, over a plain array of refs.
-func repositoryModel(first object.ID) porcupine.Model {
+// repositoriesModel is the specification of the calls, over plain arrays of refs. A transaction is
+// all of its writes at one instant, or none of them.
+func repositoriesModel(first [repoCount]object.ID) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return [slots]object.ID{slotMain: first} },
+		Init: func() any {
+			var now refsOfAll
+			for repo := range now {
+				now[repo][slotMain] = first[repo]
+			}
+			return now
+		},
 		Step: func(state, input, output any) (bool, any) {
-			now, asked, got := state.([slots]object.ID), input.(write), output.(outcome)
+			now, asked, got := state.(refsOfAll), input.(write), output.(outcome)
+			if asked.kind != writeTransaction {
+				return stepOne(&now[asked.repo], asked, got), now
+			}
+			if failed, ok := errors.AsType[*engine.StepError](got.err); ok {
+				part := asked.parts[failed.Step]
+				return refusalFits(now[part.repo], part, outcome{err: failed.Err, actual: got.actual}), now
+			}
 			if got.err != nil {
-				return refusalFits(now, asked, got), now
+				return errors.Is(got.err, refs.ErrBusy), now
 			}
-			if asked.kind == readBranches {
-				return now[slotMain] == got.tips[slotMain] && now[slotA] == got.tips[slotA] && now[slotB] == got.tips[slotB], now
+			for i, part := range asked.parts {
+				if !stepOne(&now[part.repo], part, got.parts[i]) {
+					return false, state
+				}
 			}
-			fits := got.old == now[asked.slot]
-			from := now[asked.slot]
-			if from.IsZero() && asked.base >= 0 {
-				from = now[asked.base]
-			}
-			switch asked.kind {
-			case writeCommit, writeRestore:
-				fits = fits && got.parent == from && !from.IsZero() && (asked.expected == nil || *asked.expected == from)
-			case writeCreate:
-				fits = fits && got.old.IsZero() && (asked.base < 0 || got.new == now[asked.base])
-			case writeDelete:
-				fits = !now[asked.slot].IsZero()
-			case writePush:
-				fits = now[asked.slot] == *asked.expected
-			case writeMerge:
-				fits = fits && !got.old.IsZero()
-			case writeNote, readBranches:
-			}
-			if got.sequence > 0 { // a merge may have nothing to do, or conflict
-				now[asked.slot] = got.new
-			}
-			return fits, now
+			return true, now
 		},
 		DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 	}
+}
+
+// stepOne makes a write to one repository, or a read, and reports whether its outcome fits.
+func stepOne(now *[slots]object.ID, asked write, got outcome) bool {
+	if got.err != nil {
+		return refusalFits(*now, asked, got)
+	}
+	if asked.kind == readBranches {
+		return now[slotMain] == got.tips[slotMain] && now[slotA] == got.tips[slotA] && now[slotB] == got.tips[slotB]
+	}
+	fits := got.old == now[asked.slot]
+	from := now[asked.slot]
+	if from.IsZero() && asked.base >= 0 {
+		from = now[asked.base]
+	}
+	switch asked.kind {
+	case writeCommit, writeRestore:
+		fits = fits && got.parent == from && !from.IsZero() && (asked.expected == nil || *asked.expected == from)
+	case writeCreate:
+		fits = fits && got.old.IsZero() && (asked.base < 0 || got.new == now[asked.base])
+	case writeDelete:
+		fits = !now[asked.slot].IsZero()
+	case writePush:
+		fits = now[asked.slot] == *asked.expected
+	case writeMerge:
+		fits = fits && !got.old.IsZero()
+	case writeNote, readBranches, writeTransaction, readEveryRepo:
+	}
+	if got.sequence > 0 { // a merge may have nothing to do, or conflict
+		now[asked.slot] = got.new
+	}
+	return fits
 }
 
 // refusalFits reports whether the current refs justify this refusal of a call.
@@ -159,9 +200,10 @@ func refusalFits(now [slots]object.ID, asked write, got outcome) bool {
 }
 
 // TestLinearizable lets clients of two hosts commit with and without an expectation, push, merge,
-// restore, create, promote, delete, take notes and list, and searches for an order of the calls
-// that explains all results. The journal must show the same order, and the note every text that was
-// acknowledged.
+// restore, create, promote, delete, take notes and list, in three repositories, and make
+// transactions over some of them. It searches for an order of the calls that explains all results:
+// whoever lists all repositories meets no part of a transaction. The journals must show the same
+// order, and the notes every text that was acknowledged.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	rounds, clients, calls := 6, 8, 60
@@ -209,42 +251,82 @@ func sharing(now func() time.Time) engine.Config {
 	}
 }
 
-// linearizable lets clients call, each on one of the hosts, and judges what they were told.
+// linearizable lets clients call, each on one of the hosts, and judges what they were told. The
+// repository of s is the first of theirs.
 func linearizable(t *testing.T, seed uint64, s *storm, clients, calls int) {
 	t.Helper()
+	all := [repoCount]*storm{s, s.beside(t, "s"), s.beside(t, "t")}
+	var first [repoCount]object.ID
+	for i, one := range all {
+		first[i] = one.seed.New
+	}
 	var mu sync.Mutex
 	var history []porcupine.Operation // guarded by mu
 	var group sync.WaitGroup
 	begin := time.Now()
 	for number := range clients {
 		group.Go(func() {
-			client := &stormClient{
-				tb: t, repo: s.repo(number), seed: s.seed.New, number: number, random: rand.New(rand.NewPCG(seed, uint64(number))),
+			client := &stormClient{tb: t, seeds: first, number: number, random: rand.New(rand.NewPCG(seed, uint64(number)))}
+			for i, one := range all {
+				client.repos[i] = one.repo(number)
 			}
 			for range calls {
-				asked := client.next()
-				start := time.Since(begin)
-				got, err := client.do(t.Context(), asked)
-				if err != nil {
-					t.Errorf("%+v: %v", asked, err)
-					return
+				for _, asked := range client.next() {
+					start := time.Since(begin)
+					got, err := client.do(t.Context(), asked)
+					if err != nil {
+						t.Errorf("%+v: %v", asked, err)
+						return
+					}
+					mu.Lock()
+					history = append(history, porcupine.Operation{
+						ClientId: number, Input: asked, Output: got, Call: start.Nanoseconds(), Return: time.Since(begin).Nanoseconds(),
+					})
+					mu.Unlock()
 				}
-				mu.Lock()
-				history = append(history, porcupine.Operation{
-					ClientId: number, Input: asked, Output: got, Call: start.Nanoseconds(), Return: time.Since(begin).Nanoseconds(),
-				})
-				mu.Unlock()
 			}
 		})
 	}
 	group.Wait()
 	// Without a limit of time: few calls overlap, and a machine that stops for minutes says nothing
 	// about the host.
-	if !porcupine.CheckOperations(repositoryModel(s.seed.New), history) {
+	if !porcupine.CheckOperations(repositoriesModel(first), history) {
 		t.Error("no order of the calls explains what the clients were told")
 	}
-	checkNote(t, s, history)
-	checkJournal(t, s.entries(t), history)
+	whole := 0
+	for _, o := range history {
+		if o.Input.(write).kind == writeTransaction && o.Output.(outcome).err == nil {
+			whole++
+		}
+	}
+	if whole == 0 {
+		t.Error("no transaction was acknowledged")
+	}
+	for i, one := range all {
+		own := ofRepository(history, i)
+		checkNote(t, one, own)
+		checkJournal(t, one.entries(t), own)
+	}
+}
+
+// ofRepository is what the clients did to a repository. A part of a transaction is a call.
+func ofRepository(history []porcupine.Operation, repo int) (own []porcupine.Operation) {
+	for _, o := range history {
+		asked, got := o.Input.(write), o.Output.(outcome)
+		if asked.kind != writeTransaction {
+			if asked.repo == repo {
+				own = append(own, o)
+			}
+			continue
+		}
+		for i, part := range asked.parts {
+			if part.repo == repo && got.err == nil {
+				o.Input, o.Output = part, got.parts[i]
+				own = append(own, o)
+			}
+		}
+	}
+	return own
 }
 
 // checkNote holds the note that the clients append to against what they were told.

@@ -37,6 +37,22 @@ func newStorm(t *testing.T, hosts ...engine.Config) *storm {
 	return s
 }
 
+// beside makes another repository on the hosts, with a commit on main.
+func (s *storm) beside(t *testing.T, name string) *storm {
+	t.Helper()
+	other := &storm{journal: s.journal}
+	enginetest.Create(t, s.repos[0].OfHost(), name)
+	for _, repo := range s.repos {
+		found, err := repo.OfHost().Repository(t.Context(), enginetest.Org, name)
+		must(t, err)
+		other.repos = append(other.repos, found)
+	}
+	var err error
+	other.seed, err = upload(other.repos[0], acme, main, change{path: "seed of " + name})
+	must(t, err)
+	return other
+}
+
 // openHosts opens hosts over one pair of stores, and on each a repository that the first one makes.
 // Each has connections and local files of its own where stores are shared by servers.
 func openHosts(t *testing.T, configs ...engine.Config) (keys kv.Store, repos []*engine.Repository) {

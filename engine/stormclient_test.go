@@ -18,23 +18,43 @@ import (
 // stormClient is one client.
 type stormClient struct {
 	tb     testing.TB
-	repo   *engine.Repository
-	seed   object.ID
+	repos  [repoCount]*engine.Repository
+	seeds  [repoCount]object.ID
 	number int
 	random *rand.Rand
 	count  int
-	seen   [slots]object.ID // the last values it read, for expectations
+	seen   refsOfAll // the last values it read, for expectations
 }
 
 // next decides what to ask for.
-func (c *stormClient) next() write {
-	w := write{kind: kinds[c.random.IntN(len(kinds))], slot: c.random.IntN(slotTag), base: -1}
+func (c *stormClient) next() (calls []write) {
+	switch kind := kinds[c.random.IntN(len(kinds))]; kind {
+	case readEveryRepo:
+		for _, repo := range c.random.Perm(repoCount) {
+			calls = append(calls, c.one(readBranches, repo))
+		}
+		return calls
+	case writeTransaction:
+		whole := write{kind: kind}
+		for _, repo := range c.random.Perm(repoCount)[:2+c.random.IntN(repoCount-1)] {
+			whole.parts = append(whole.parts, c.one(partKinds[c.random.IntN(len(partKinds))], repo))
+		}
+		return []write{whole}
+	default:
+		return []write{c.one(kind, c.random.IntN(repoCount))}
+	}
+}
+
+// one decides on the rest of a call of a kind.
+func (c *stormClient) one(kind writeKind, repo int) write {
+	w := write{kind: kind, repo: repo, slot: c.random.IntN(slotTag), base: -1}
+	seen := &c.seen[repo]
 	switch w.kind {
 	case writeCommit:
 		if w.slot != slotMain && c.random.IntN(2) == 0 {
 			w.base = slotMain
 		}
-		if expected := c.seen[w.slot]; !expected.IsZero() && c.random.IntN(2) == 0 {
+		if expected := seen[w.slot]; !expected.IsZero() && c.random.IntN(2) == 0 {
 			w.expected = &expected
 		}
 	case writeCreate:
@@ -46,19 +66,19 @@ func (c *stormClient) next() write {
 	case writeDelete:
 		w.slot = slotA + c.random.IntN(slotNotes-slotA)
 	case writePush:
-		w.expected = &c.seen[w.slot]
+		w.expected = &seen[w.slot]
 		if c.random.IntN(4) == 0 {
 			w.expected = &object.ID{}
 		}
 		w.expected = new(*w.expected) // seen goes on changing
 	case writeMerge:
-		w.source = c.seen[c.random.IntN(slotTag)]
+		w.source = seen[c.random.IntN(slotTag)]
 		if w.source.IsZero() {
-			w.source = c.seed
+			w.source = c.seeds[repo]
 		}
 	case writeNote:
 		w.slot = slotNotes
-	case writeRestore, readBranches:
+	case writeRestore, readBranches, writeTransaction, readEveryRepo:
 	}
 	return w
 }
@@ -72,9 +92,9 @@ func (c *stormClient) do(ctx context.Context, w write) (outcome, error) {
 	case writeCreate:
 		got = c.create(ctx, w)
 	case writeDelete:
-		remove := c.repo.DeleteBranch
+		remove := c.repos[w.repo].DeleteBranch
 		if w.slot == slotTag {
-			remove = c.repo.DeleteTag
+			remove = c.repos[w.repo].DeleteTag
 		}
 		deleted, err := remove(ctx, acme, namespaceOf(w.slot), slotNames[w.slot])
 		got = outcome{err: err, sequence: deleted.Sequence}
@@ -83,17 +103,27 @@ func (c *stormClient) do(ctx context.Context, w write) (outcome, error) {
 	case writeMerge:
 		got = c.merge(ctx, w)
 	case writeNote:
-		got = c.note(ctx)
-	case readBranches:
-		got = c.list(ctx)
+		got = c.note(ctx, w.repo)
+	case writeTransaction:
+		got = c.transact(ctx, w)
+	case readBranches, readEveryRepo:
+		got = c.list(ctx, w.repo)
+	}
+	told := w // what a refusal speaks of
+	if failed, ok := errors.AsType[*engine.StepError](got.err); ok {
+		told = w.parts[failed.Step]
 	}
 	var stale *engine.StaleError
 	switch {
 	case errors.As(got.err, &stale):
 		got.actual = stale.Actual
-		c.seen[w.slot] = stale.Actual
+		c.seen[told.repo][told.slot] = stale.Actual
+	case got.err == nil && w.kind == writeTransaction:
+		for i, part := range w.parts {
+			c.seen[part.repo][part.slot] = got.parts[i].new
+		}
 	case got.err == nil && got.sequence > 0:
-		c.seen[w.slot] = got.new
+		c.seen[w.repo][w.slot] = got.new
 	case got.err != nil && !errors.Is(got.err, engine.ErrExists) && !errors.Is(got.err, engine.ErrNotFound) &&
 		!errors.Is(got.err, refs.ErrBusy) && (w.kind != writePush || !errors.Is(got.err, refs.ErrStale)):
 		return got, got.err
@@ -103,29 +133,96 @@ func (c *stormClient) do(ctx context.Context, w write) (outcome, error) {
 
 func (c *stormClient) commit(ctx context.Context, w write) outcome {
 	c.count++
-	target := engine.CommitTarget{Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot), Expected: w.expected}
-	if w.base >= 0 {
-		target.Base, target.BaseNamespace = slotNames[w.base], namespaceOf(w.base)
-	}
+	target := targetOf(w)
 	var result engine.CommitResult
 	var err error
 	if w.kind == writeRestore {
 		details := engine.CommitDetails{Message: fmt.Sprintf("%d of client %d", c.count, c.number), Author: thor}
-		request := engine.RestoreRequest{Target: target, Details: details, Commit: named(c.seed)}
-		result, err = c.repo.RestoreCommit(ctx, acme, request)
+		request := engine.RestoreRequest{Target: target, Details: details, Commit: named(c.seeds[w.repo])}
+		result, err = c.repos[w.repo].RestoreCommit(ctx, acme, request)
 	} else {
-		result, err = upload(c.repo, acme, target, change{path: fmt.Sprint(c.number), content: fmt.Sprint(c.count)})
+		result, err = upload(c.repos[w.repo], acme, target, change{path: fmt.Sprint(c.number), content: fmt.Sprint(c.count)})
 	}
 	got := outcome{err: err, old: result.Old, new: result.New, sequence: result.Sequence}
 	if err == nil {
-		got.parent, got.err = c.parent(ctx, result.New)
+		got.parent, got.err = parentOf(ctx, c.repos[w.repo], result.New)
 	}
 	return got
 }
 
-// parent reads the first parent of a commit.
-func (c *stormClient) parent(ctx context.Context, id object.ID) (object.ID, error) {
-	view, err := c.repo.Objects(ctx)
+// targetOf is the target of a commit.
+func targetOf(w write) engine.CommitTarget {
+	target := engine.CommitTarget{Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot), Expected: w.expected}
+	if w.base >= 0 {
+		target.Base, target.BaseNamespace = slotNames[w.base], namespaceOf(w.base)
+	}
+	return target
+}
+
+// transact makes the writes of a transaction.
+func (c *stormClient) transact(ctx context.Context, w write) outcome {
+	c.count++
+	parts, steps := make([]engine.Part, len(w.parts)), make([]engine.Step, len(w.parts))
+	contents := map[string][]byte{}
+	for i, part := range w.parts {
+		parts[i] = engine.Part{Repo: c.repos[part.repo], Actor: acme}
+		steps[i] = engine.Step{Part: i, Operation: c.operation(part, fmt.Sprint(i))}
+		if part.kind == writeCommit {
+			contents[fmt.Sprint(i)] = fmt.Append(nil, c.count)
+		}
+	}
+	result, err := transact(ctx, parts[0].Repo.OfHost(), parts, steps, contents)
+	got := outcome{err: err}
+	if err != nil {
+		return got
+	}
+	for i, part := range w.parts {
+		done := outcome{sequence: result.Sequences[i]}
+		switch told := result.Outcomes[i]; {
+		case told.Commit != nil:
+			done.old, done.new = told.Commit.Old, told.Commit.New
+			if done.parent, err = parentOf(ctx, c.repos[part.repo], done.new); err != nil {
+				return outcome{err: err}
+			}
+		case told.Branch != nil:
+			done.new = told.Branch.Tip
+		case told.Tag != nil:
+			done.new = told.Tag.Commit
+		}
+		got.parts = append(got.parts, done)
+	}
+	return got
+}
+
+// operation is a part of a transaction.
+func (c *stormClient) operation(w write, contentID string) engine.Operation {
+	name, ns := slotNames[w.slot], namespaceOf(w.slot)
+	switch {
+	case w.kind == writeDelete:
+		return &engine.DeleteRefOperation{Namespace: ns, Name: name, Tag: w.slot == slotTag}
+	case w.kind == writeCreate && w.slot == slotTag:
+		return &engine.CreateTagOperation{Name: name, Target: named(c.seeds[w.repo])}
+	case w.kind == writeCreate:
+		return &engine.CreateBranchOperation{CreateBranchRequest: createOf(w)}
+	}
+	return &engine.CommitOperation{UploadRequest: engine.UploadRequest{
+		Target:     targetOf(w),
+		Details:    engine.CommitDetails{Message: fmt.Sprintf("%d of client %d", c.count, c.number), Author: thor},
+		Operations: []engine.FileOperation{{Path: fmt.Sprint(c.number), ContentID: contentID}},
+	}}
+}
+
+// createOf asks for a branch.
+func createOf(w write) engine.CreateBranchRequest {
+	return engine.CreateBranchRequest{
+		Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot),
+		Base: engine.CommitName{Text: slotNames[w.base], Kind: engine.BranchName, Namespace: namespaceOf(w.base)},
+	}
+}
+
+// parentOf reads the first parent of a commit.
+func parentOf(ctx context.Context, repo *engine.Repository, id object.ID) (object.ID, error) {
+	view, err := repo.Objects(ctx)
 	if err != nil {
 		return object.ZeroID, err
 	}
@@ -139,26 +236,23 @@ func (c *stormClient) parent(ctx context.Context, id object.ID) (object.ID, erro
 
 func (c *stormClient) create(ctx context.Context, w write) outcome {
 	if w.slot == slotTag {
-		created, err := c.repo.CreateTag(ctx, acme, refs.Main, slotNames[slotTag], named(c.seed))
+		created, err := c.repos[w.repo].CreateTag(ctx, acme, refs.Main, slotNames[slotTag], named(c.seeds[w.repo]))
 		got := outcome{err: err, sequence: created.Sequence}
 		if err == nil {
-			got.new = c.seed
+			got.new = c.seeds[w.repo]
 		}
 		return got
 	}
-	created, err := c.repo.CreateBranch(ctx, acme, engine.CreateBranchRequest{
-		Branch: slotNames[w.slot], Namespace: namespaceOf(w.slot),
-		Base: engine.CommitName{Text: slotNames[w.base], Kind: engine.BranchName, Namespace: namespaceOf(w.base)},
-	})
+	created, err := c.repos[w.repo].CreateBranch(ctx, acme, createOf(w))
 	return outcome{err: err, new: created.Tip, sequence: created.Sequence}
 }
 
-func (c *stormClient) list(ctx context.Context) outcome {
-	page, err := c.repo.Branches(ctx, refs.Main, "", slots)
+func (c *stormClient) list(ctx context.Context, repo int) outcome {
+	page, err := c.repos[repo].Branches(ctx, refs.Main, "", slots)
 	got := outcome{err: err}
 	for _, branch := range page.Items {
 		if slot := slotOf(refs.Main.BranchPrefix() + branch.Name); slot >= 0 {
-			got.tips[slot], c.seen[slot] = branch.Tip, branch.Tip
+			got.tips[slot], c.seen[repo][slot] = branch.Tip, branch.Tip
 		}
 	}
 	return got
@@ -178,7 +272,7 @@ func (c *stormClient) push(ctx context.Context, w write) outcome {
 	commit := fmt.Appendf(nil, "tree %s\n%sauthor %s\ncommitter %s\n\n%s\n",
 		packtest.Hash(c.tb, object.TypeTree, tree), parent, person, person, content)
 	id := packtest.Hash(c.tb, object.TypeCommit, commit)
-	p, err := c.repo.Receive(ctx, acme, engine.PushRequest{
+	p, err := c.repos[w.repo].Receive(ctx, acme, engine.PushRequest{
 		Namespace: namespaceOf(w.slot),
 		Commands:  []engine.Command{{Name: "refs/heads/" + slotNames[w.slot], Old: *w.expected, New: id}},
 		Pack: bytes.NewReader(packtest.Encode(packtest.Whole(object.TypeBlob, content),
@@ -201,7 +295,7 @@ func (c *stormClient) push(ctx context.Context, w write) outcome {
 // merge merges the source. One that conflicts, or has nothing to do, changes nothing.
 func (c *stormClient) merge(ctx context.Context, w write) outcome {
 	c.count++
-	merged, err := c.repo.Merge(ctx, acme, engine.MergeRequest{
+	merged, err := c.repos[w.repo].Merge(ctx, acme, engine.MergeRequest{
 		Source: named(w.source), Target: engine.MergeBranch{Name: slotNames[w.slot], Namespace: namespaceOf(w.slot)},
 		Details:   engine.CommitDetails{Message: fmt.Sprintf("%d of client %d", c.count, c.number), Author: thor},
 		Strategy:  engine.PreferForward,
@@ -215,9 +309,9 @@ func (c *stormClient) merge(ctx context.Context, w write) outcome {
 }
 
 // note appends a line to the note of the seed.
-func (c *stormClient) note(ctx context.Context) outcome {
+func (c *stormClient) note(ctx context.Context, repo int) outcome {
 	c.count++
 	text := fmt.Sprintf("(%d of client %d)", c.count, c.number)
-	added, err := c.repo.AddNote(ctx, acme, noteOf(c.seed), text, true)
+	added, err := c.repos[repo].AddNote(ctx, acme, noteOf(c.seeds[repo]), text, true)
 	return outcome{err: err, old: added.Old, new: added.New, sequence: added.Sequence, text: text}
 }

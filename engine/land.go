@@ -294,6 +294,10 @@ func (l *landing) clashes(
 		if err != nil {
 			return nil, err
 		}
+		if len(bases) == 0 { // a source that landed later has joined the histories
+			met[k] = nil
+			return nil, nil
+		}
 		result, err := l.merge(ctx, view, index, l.tips[k], source, bases)
 		if err != nil {
 			return nil, err

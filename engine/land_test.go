@@ -12,6 +12,7 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
+	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
@@ -185,6 +186,38 @@ func TestLandPartners(t *testing.T) {
 	must(t, err)
 	if s := outcome.Sources; s[0].Clashes[0].Commit != before || s[1].Source != after || s[1].Kind != engine.LandMerged {
 		t.Errorf("on an older target: %+v", s)
+	}
+}
+
+// A source that is related to the target only since another one has landed conflicts with that one.
+func TestLandJoinsHistories(t *testing.T) {
+	t.Parallel()
+	repo := enginetest.Create(t, enginetest.Open(t), "r")
+	_, err := upload(repo, acme, main, change{path: "f", content: "1\n"})
+	must(t, err)
+	git := oracle.New(t)
+	git.Seed(oracle.History{Seed: 1, Commits: 1})
+	root := git.Git("rev-parse", "main")
+	pack := git.Input([]byte(root+"\n"), "pack-objects", "--revs", "--stdout", "-q")
+	enginetest.Push(t, repo, pack, engine.Command{Name: "refs/heads/root", New: mustID(t, root)})
+	branchOff(t, repo, "joined", change{path: "g", content: "1\n"})
+	_, err = repo.Merge(t.Context(), acme, engine.MergeRequest{
+		Source: branchNamed("root"), Target: engine.MergeBranch{Name: "joined"}, Unrelated: true,
+		Strategy: engine.AlwaysMerge, Details: engine.CommitDetails{Message: "join", Author: thor},
+	})
+	must(t, err)
+	for branch, target := range map[string]engine.CommitTarget{
+		"joined": {Branch: "joined"}, "alone": {Branch: "alone", Base: "root"},
+	} {
+		_, err := upload(repo, acme, target, change{path: "new", content: branch})
+		must(t, err)
+	}
+	outcome, err := repo.Land(t.Context(), acme, engine.LandRequest{
+		Target: engine.MergeBranch{Name: "main"}, Sources: sourcesNamed("joined", "alone"), Author: thor,
+	})
+	must(t, err)
+	if got, want := landed(&outcome), "merge_commit; conflict 0:new"; got != want {
+		t.Errorf("landed %s, want %s", got, want)
 	}
 }
 

@@ -34,9 +34,9 @@ const (
 // TestHistoryModel makes random writes of all kinds, with transactions over two repositories and
 // undos, and reads at random moments, beside a model that keeps the refs of every state and the
 // files of every commit. Meanwhile the clock goes on, maintenance removes what is older than the
-// window, stores are opened again, and the power fails. A state of the window is the model's,
-// whatever has happened since; one before it is refused. PACKHORSE_MODEL_COUNT is the number of
-// steps.
+// window, repositories are deleted and come back, stores are opened again, and the power fails,
+// between writes and inside of them. A state of the window is the model's, whatever has happened
+// since; one before it is refused. PACKHORSE_MODEL_COUNT is the number of steps.
 func TestHistoryModel(t *testing.T) {
 	t.Parallel()
 	odbtest.NeedsEmbedded(t, "the power of its disk fails")
@@ -148,7 +148,7 @@ func newHistoryModel(t *testing.T, seed uint64, pool []pooled) *historyModel {
 		files: map[object.ID]files{}, parents: map[object.ID][]object.ID{}, texts: map[object.ID]string{},
 	}
 	m.now.Store(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
-	m.open()
+	m.open(m.fs)
 	t.Cleanup(func() { m.shut() })
 	for _, name := range []string{"alone", "base"} {
 		enginetest.Create(t, m.host, name)
@@ -159,13 +159,13 @@ func newHistoryModel(t *testing.T, seed uint64, pool []pooled) *historyModel {
 
 func (m *historyModel) time() time.Time { return time.UnixMilli(m.now.Load()).UTC() }
 
-func (m *historyModel) open() {
+func (m *historyModel) open(on vfs.FS) {
 	config := engine.Config{Now: m.time, Refs: refs.Options{Now: m.time}}
 	config.Maintenance.KeepHistory, config.Maintenance.Grace = keptHistory, keptObjects
 	if m.random.IntN(2) == 0 {
 		config.Objects.Limits.HotCount = 10 // pushes are segments
 	}
-	m.host, m.shut = enginetest.OpenOn(m.t, m.fs, config)
+	m.host, m.shut = enginetest.OpenOn(m.t, on, config)
 	for _, r := range m.repos {
 		m.reopen(r)
 	}
@@ -347,7 +347,7 @@ func (m *historyModel) maintain(_ *modelRepo, _ map[string]object.ID) bool {
 
 func (m *historyModel) restart(_ *modelRepo, _ map[string]object.ID) bool {
 	m.shut()
-	m.open()
+	m.open(m.fs)
 	return true
 }
 
@@ -355,7 +355,7 @@ func (m *historyModel) losePower(_ *modelRepo, _ map[string]object.ID) bool {
 	dead := m.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: m.random.IntN(101), RNG: m.random})
 	m.shut()
 	m.fs = dead
-	m.open()
+	m.open(m.fs)
 	return true
 }
 
@@ -389,6 +389,7 @@ func (m *historyModel) readAny(r *modelRepo, _ map[string]object.ID) bool {
 	}
 	m.read(r, sequence, refName, path)
 	m.readByTime(r, sequence)
+	m.readPages(r, sequence)
 	if m.random.IntN(8) == 0 {
 		m.did["clone"]++
 		m.clone(r, sequence)
@@ -446,6 +447,66 @@ func (m *historyModel) readByTime(r *modelRepo, sequence int) {
 		m.t.Errorf("%s at %s: %v, want the state %d of %s to %s", r.name, at, err, sequence, begin, end)
 	} else if found := then.MomentSequence(); found != uint64(sequence) {
 		m.t.Errorf("%s at %s is at %d, want the state %d of %s to %s", r.name, at, found, sequence, begin, end)
+	}
+}
+
+// readPages lists the branches and tags of a state, and the commits of one of them, by pages.
+func (m *historyModel) readPages(r *modelRepo, sequence int) {
+	then, err := r.At(m.t.Context(), atSequence(uint64(sequence)))
+	must(m.t, err)
+	limit := 1 + m.random.IntN(3)
+	want := maps.Clone(r.states[sequence].refs)
+	maps.DeleteFunc(want, func(name string, _ object.ID) bool {
+		return !strings.HasPrefix(name, headsPrefix) && !strings.HasPrefix(name, "refs/tags/")
+	})
+	found := map[string]object.ID{}
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, err := then.Branches(m.t.Context(), refs.Main, cursor, limit)
+		must(m.t, err)
+		for _, branch := range page.Items {
+			found[headsPrefix+branch.Name] = branch.Tip
+		}
+		cursor = page.Next
+	}
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, err := then.Tags(m.t.Context(), refs.Main, cursor, limit)
+		must(m.t, err)
+		for _, tag := range page.Items {
+			found["refs/tags/"+tag.Name] = tag.Target
+		}
+		cursor = page.Next
+	}
+	if !maps.Equal(found, want) {
+		m.t.Errorf("%s at %d: pages of %d list %v, want %v", r.name, sequence, limit, found, want)
+	}
+	from := m.oneOf(want, "")
+	if from == "" {
+		return
+	}
+	m.did["pages"]++
+	history := map[object.ID]bool{}
+	for ids := []object.ID{want[from]}; len(ids) > 0; {
+		id := ids[0]
+		if ids = ids[1:]; !history[id] {
+			history[id] = true
+			ids = append(ids, m.parents[id]...)
+		}
+	}
+	count, listed := 0, map[object.ID]bool{}
+	for cursor, more := "", true; more; more = cursor != "" {
+		request := engine.CommitsRequest{From: named(want[from]), Cursor: cursor, Limit: 5 * limit}
+		page, err := then.Commits(m.t.Context(), request)
+		must(m.t, err)
+		for _, commit := range page.Items {
+			count++
+			listed[commit.ID] = true
+		}
+		cursor = page.Next
+		must(m.t, page.Close())
+	}
+	if count != len(listed) || !maps.Equal(listed, history) {
+		m.t.Errorf("%s at %d: pages of %s list %d commits, %d of them different, want %d", r.name, sequence, from, count,
+			len(listed), len(history))
 	}
 }
 

@@ -278,6 +278,7 @@ func (m *historyModel) step() {
 		{"tag", 2, m.tag},
 		{"note", 2, m.addNote},
 		{"fork", 2, m.fork},
+		{"pick", 4, m.pick},
 		{"transaction", 4, m.transact},
 		{"undo", 4, m.undo},
 		{"maintenance", 3, m.maintain},
@@ -507,6 +508,14 @@ func (m *historyModel) readPages(r *modelRepo, sequence int) {
 	if count != len(listed) || !maps.Equal(listed, history) {
 		m.t.Errorf("%s at %d: pages of %s list %d commits, %d of them different, want %d", r.name, sequence, from, count,
 			len(listed), len(history))
+	}
+}
+
+// holdFiles holds the files of a commit to those of the model.
+func (m *historyModel) holdFiles(r *modelRepo, id object.ID) {
+	m.t.Helper()
+	if found := m.list(r.Repository, id); !maps.Equal(found, m.files[id]) {
+		m.t.Errorf("%s: %s has %v, want %v", r.name, id, found, m.files[id])
 	}
 }
 

@@ -279,6 +279,7 @@ func (m *historyModel) step() {
 		{"note", 2, m.addNote},
 		{"fork", 2, m.fork},
 		{"pick", 4, m.pick},
+		{"land", 3, m.land},
 		{"transaction", 4, m.transact},
 		{"undo", 4, m.undo},
 		{"maintenance", 3, m.maintain},

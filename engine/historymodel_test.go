@@ -280,6 +280,7 @@ func (m *historyModel) step() {
 		{"fork", 2, m.fork},
 		{"pick", 4, m.pick},
 		{"land", 3, m.land},
+		{"deletion", 2, m.deleteAndBack},
 		{"transaction", 4, m.transact},
 		{"undo", 4, m.undo},
 		{"maintenance", 3, m.maintain},

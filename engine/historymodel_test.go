@@ -286,6 +286,7 @@ func (m *historyModel) step() {
 		{"maintenance", 3, m.maintain},
 		{"reopen", 1, m.restart},
 		{"power loss", 1, m.losePower},
+		{"crash inside", 3, m.crashInside},
 		{"read", 14, m.readAny},
 	}
 	total := 0

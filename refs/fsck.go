@@ -69,7 +69,7 @@ func (s *Store) fsck(ctx context.Context, repo RepoID) (*FsckReport, error) {
 
 // fsck is one run of [Store.Fsck].
 type fsck struct {
-	rows   kv.Reader
+	rows   *steady
 	repo   RepoID
 	head   head
 	oldest uint64 // sequence that the journal begins with; beyond the head when it is empty
@@ -84,7 +84,7 @@ func (f *fsck) problem(err error) {
 }
 
 func (f *fsck) run(ctx context.Context) (err error) {
-	if f.head, err = readHead(ctx, f.rows, f.repo); err != nil {
+	if f.head, err = f.rows.head(); err != nil {
 		return err
 	}
 	if err := f.refs(ctx); err != nil {

@@ -17,8 +17,8 @@ var errMoved = errors.New("refs: the repository has changed")
 // one goroutine. It implements [kv.Reader]; reads fail with errMoved when the rows have changed.
 type steady struct {
 	store kv.Store
-	// signs are the keys of rows of which at least one changes with any row that is read, and was is
-	// their values.
+	// signs are the keys of rows of which at least one changes with any row that is read, the head
+	// first, and was is their values.
 	signs [][]byte
 	was   [][]byte
 	rows  kv.Snapshot
@@ -34,6 +34,15 @@ func openSteady(ctx context.Context, store kv.Store, repo RepoID) (_ *steady, er
 		return nil, errors.Join(err, s.rows.Close())
 	}
 	return s, nil
+}
+
+// head returns the head of the repository. Errors: [ErrRepositoryNotFound], [ErrCorrupt].
+func (s *steady) head() (head, error) {
+	row := s.was[0]
+	if row == nil {
+		return head{}, ErrRepositoryNotFound
+	}
+	return decodeHead(row)
 }
 
 // Close releases the snapshot.

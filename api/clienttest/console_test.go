@@ -73,14 +73,20 @@ type console struct {
 // visit shows the page of an address, and fails the test for what no page may have.
 func (c *console) visit(address string) consolePage {
 	c.t.Helper()
-	c.where = address
-	c.run(nil, `document.getElementById("main").setAttribute("aria-busy", "true");
-		if (location.hash === args[0]) dispatchEvent(new HashChangeEvent("hashchange")); else location.hash = args[0];`, address)
+	c.turnTo(address)
 	page := c.look(address)
 	if page.Focus == "body" {
 		c.t.Errorf("%s: the focus is nowhere", address)
 	}
 	return page
+}
+
+// turnTo begins to show the page of an address, anew if it is shown already.
+func (c *console) turnTo(address string) {
+	c.t.Helper()
+	c.where = address
+	c.run(nil, `document.getElementById("main").setAttribute("aria-busy", "true");
+		if (location.hash === args[0]) dispatchEvent(new HashChangeEvent("hashchange")); else location.hash = args[0];`, address)
 }
 
 // look reads the page that is shown.

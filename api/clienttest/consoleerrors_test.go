@@ -19,10 +19,8 @@ import (
 // that are no success.
 func (c *console) shown(address string) consolePage {
 	c.t.Helper()
-	c.where = address
+	c.turnTo(address)
 	var page consolePage
-	c.run(nil, `document.getElementById("main").setAttribute("aria-busy", "true");
-		if (location.hash === args[0]) dispatchEvent(new HashChangeEvent("hashchange")); else location.hash = args[0];`, address)
 	c.run(&page, readPage)
 	for _, message := range c.log() {
 		if !strings.Contains(message, "Failed to load resource") && !strings.Contains(message, "Failed to fetch") {

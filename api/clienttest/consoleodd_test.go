@@ -18,15 +18,7 @@ func odd(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	git := func(args ...string) string { return command(t, dir, nil, "git", args...) }
-	write := func(path, text string) {
-		t.Helper()
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := writerIn(t, dir)
 	link := func(target, path string) {
 		t.Helper()
 		if err := os.Symlink(target, filepath.Join(dir, path)); err != nil {

@@ -157,13 +157,10 @@ func need(t *testing.T, names ...string) string {
 	return ""
 }
 
-// seed makes a repository with branches, tags, a merge, a link, an executable and some history, and
-// returns its folder.
-func seed(t *testing.T) string {
+// writerIn returns what writes files of a folder, by paths below it, and makes the folders above.
+func writerIn(t *testing.T, dir string) func(path, text string) {
 	t.Helper()
-	dir := t.TempDir()
-	git := func(args ...string) { command(t, dir, nil, "git", args...) }
-	write := func(path, text string) {
+	return func(path, text string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755); err != nil {
 			t.Fatal(err)
@@ -172,6 +169,15 @@ func seed(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
+}
+
+// seed makes a repository with branches, tags, a merge, a link, an executable and some history, and
+// returns its folder.
+func seed(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	git := func(args ...string) { command(t, dir, nil, "git", args...) }
+	write := writerIn(t, dir)
 	git("init", "-q", "-b", "main")
 	for i := range 40 {
 		write(fmt.Sprintf("src/part%d/file.txt", i%7), strings.Repeat(fmt.Sprintf("line %d\n", i), 50+i))

@@ -13,8 +13,8 @@ import (
 // those changes afterwards. They are only in memory: another server, or the next start, tells
 // without a trace.
 type causes struct {
-	transactions *lru.Cache[transactionKey, span.Link]
-	latest       *lru.Cache[refs.RepoID, span.Link] // by repository
+	transactions lru.Cache[transactionKey, span.Link]
+	latest       lru.Cache[refs.RepoID, span.Link] // by repository
 }
 
 // transactionKey names a transaction.

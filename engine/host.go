@@ -105,8 +105,8 @@ type Host struct {
 	causes    causes
 	now       func() time.Time
 
-	traces   *traces
-	listings *listings
+	traces   traces
+	listings listings
 	jumps    *revision.Jumps
 
 	maintenance maintain.Settings

@@ -82,7 +82,7 @@ type traces = lru.Cache[commitKey, *revwalk.TracedFolder]
 
 // newHistoryCache makes a cache of what walks through histories have found, of which nothing may
 // take more than half.
-func newHistoryCache[K comparable, V any](bytesMax int64) *lru.Cache[K, V] {
+func newHistoryCache[K comparable, V any](bytesMax int64) lru.Cache[K, V] {
 	return lru.New[K, V](bytesMax, bytesMax/2)
 }
 

@@ -22,7 +22,7 @@ func (v *View) Aside() *View {
 }
 
 // setAside makes v use a private cache, and no reason to copy hot layers.
-func (v *View) setAside(own *privateCache) {
+func (v *View) setAside(own privateCache) {
 	v.store.traffic.Leave()
 	v.own = own
 	for _, l := range v.hotLayers() {

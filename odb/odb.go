@@ -124,8 +124,8 @@ type Store struct {
 	log     *slog.Logger
 	env     *segment.Env // of the files of layers
 	layers  *layerSet
-	copies  *hot.Copies                  // nil: none
-	known   *lru.Cache[PoolID, manifest] // that were read last, perhaps not the present ones
+	copies  *hot.Copies                 // nil: none
+	known   lru.Cache[PoolID, manifest] // that were read last, perhaps not the present ones
 	counts  counters
 	damage  *segment.DamageLog
 	traffic traffic.Requests // the open views, except those with a private cache

@@ -32,7 +32,7 @@ type View struct {
 	borrowing  *borrowing              // of a fork: its borrowed layers
 	owner      string                  // see For
 	asking     *View                   // see Linked; nil: the view is it
-	own        *privateCache           // see Aside; nil: the common one
+	own        privateCache            // see Aside; nil: the common one
 	limit      func(bytes int64) error // see Limit; nil: none
 	renews     bool                    // of all that a stored manifest names; see renewed
 	epoch      uint64                  // in which it began

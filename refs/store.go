@@ -41,9 +41,9 @@ type Options struct {
 type Store struct {
 	kv      kv.Store
 	options Options
-	lines   lines                    // in whose order the transactions of a repository run
-	loaders guards                   // one reader decodes the refs of a repository for all
-	cache   *lru.Cache[setKey, *set] // of the repositories and moments that were read last
+	lines   lines                   // in whose order the transactions of a repository run
+	loaders guards                  // one reader decodes the refs of a repository for all
+	cache   lru.Cache[setKey, *set] // of the repositories and moments that were read last
 	watch   watchers[RepoID]
 	polls   poller // of what other processes write
 	feed    feed   // positions in the feeds of organizations

@@ -32,7 +32,7 @@ type listing struct {
 // listings keeps the answers that were given last, the newest of each question. Its methods may be
 // called concurrently.
 type listings struct {
-	cache *lru.Cache[listingKey, listing]
+	cache lru.Cache[listingKey, listing]
 }
 
 func newListings() listings {

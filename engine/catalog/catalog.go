@@ -99,9 +99,9 @@ func decodeName(data []byte) (Name, error) {
 type Catalog[R any] struct {
 	keys    kv.Store
 	decode  func(id refs.RepoID, stored []byte) (R, error)
-	names   *lru.Cache[string, refs.RepoID] // by name key: what it led to last
-	records *lru.Cache[refs.RepoID, decoded[R]]
-	drawn   *lru.Cache[string, uint64] // by organization: the last number that this process drew
+	names   lru.Cache[string, refs.RepoID] // by name key: what it led to last
+	records lru.Cache[refs.RepoID, decoded[R]]
+	drawn   lru.Cache[string, uint64] // by organization: the last number that this process drew
 }
 
 // decoded is a record with its stored bytes.

@@ -17,7 +17,7 @@ import (
 // commits whose ID ends in six zero bits, about one of 64: where they lie does not depend on where
 // a walk began, so that a walk from a newer tip soon meets the jumps of an earlier one.
 type Jumps struct {
-	known *lru.Cache[jumpKey, jump]
+	known lru.Cache[jumpKey, jump]
 }
 
 // jumpKey names a commit of a pool: forks do not learn of objects that they may not read.

@@ -90,7 +90,26 @@ func (n *node[K, V]) unlink() { n.prev.next, n.next.prev = n.next, n.prev }
 
 // Cache keeps values within a budget of bytes. Its methods may be called concurrently; values are
 // shared.
-type Cache[K comparable, V any] struct {
+//
+// It is an interface for the sake of those who build: a package compiles the methods of every
+// generic type that it reaches through the types it uses, and most packages reach some caches.
+type Cache[K comparable, V any] interface {
+	// Get returns the value of a key, if it exists.
+	Get(key K) (value V, ok bool)
+	// Take is Get for a value that is to have one user: it leaves the cache.
+	Take(key K) (value V, ok bool)
+	// Put keeps a value that costs some bytes, in place of another one of its key, unless that is
+	// too much.
+	Put(key K, value V, bytes int64)
+	// PutUnless is Put unless the key has a value of which stays is true.
+	PutUnless(key K, value V, bytes int64, stays func(old V) bool)
+	// Len returns the number of values.
+	Len() int
+	// Bytes returns the cost of the values.
+	Bytes() int64
+}
+
+type cache[K comparable, V any] struct {
 	bytesMax, valueBytesMax int64
 
 	mu   sync.Mutex
@@ -98,30 +117,25 @@ type Cache[K comparable, V any] struct {
 }
 
 // New returns an empty cache for bytesMax bytes, of which a value may cost valueBytesMax.
-func New[K comparable, V any](bytesMax, valueBytesMax int64) *Cache[K, V] {
-	return &Cache[K, V]{bytesMax: bytesMax, valueBytesMax: min(bytesMax, valueBytesMax)}
+func New[K comparable, V any](bytesMax, valueBytesMax int64) Cache[K, V] {
+	return &cache[K, V]{bytesMax: bytesMax, valueBytesMax: min(bytesMax, valueBytesMax)}
 }
 
-// Get returns the value of a key, if it exists.
-func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
+func (c *cache[K, V]) Get(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.list.Get(key)
 }
 
-// Take is Get for a value that is to have one user: it leaves the cache.
-func (c *Cache[K, V]) Take(key K) (value V, ok bool) {
+func (c *cache[K, V]) Take(key K) (value V, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.list.Remove(key)
 }
 
-// Put keeps a value that costs some bytes, in place of another one of its key, unless that is too
-// much.
-func (c *Cache[K, V]) Put(key K, value V, bytes int64) { c.PutUnless(key, value, bytes, nil) }
+func (c *cache[K, V]) Put(key K, value V, bytes int64) { c.PutUnless(key, value, bytes, nil) }
 
-// PutUnless is Put unless the key has a value of which stays is true.
-func (c *Cache[K, V]) PutUnless(key K, value V, bytes int64, stays func(old V) bool) {
+func (c *cache[K, V]) PutUnless(key K, value V, bytes int64, stays func(old V) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old, ok := c.list.Peek(key); ok {
@@ -140,15 +154,13 @@ func (c *Cache[K, V]) PutUnless(key K, value V, bytes int64, stays func(old V) b
 	}
 }
 
-// Len returns the number of values.
-func (c *Cache[K, V]) Len() int {
+func (c *cache[K, V]) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.list.Len()
 }
 
-// Bytes returns the cost of the values.
-func (c *Cache[K, V]) Bytes() int64 {
+func (c *cache[K, V]) Bytes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.list.Bytes()

@@ -17,8 +17,18 @@ import (
 // lock; and entries weigh what they occupy. Evictions run on the goroutine that sets an entry, so
 // that no goroutine is without an owner.
 type Cache struct {
-	entries *otter.Cache[CacheKey, CacheEntry]
+	entries weighted
 	max     int64
+}
+
+// weighted is otter's cache. A package compiles the methods of every generic type that it can reach
+// through the types it uses, and nearly all of them can reach this field: an interface keeps otter's
+// 220 KB of code out of each.
+type weighted interface {
+	GetIfPresent(key CacheKey) (CacheEntry, bool)
+	Set(key CacheKey, value CacheEntry) (CacheEntry, bool)
+	WeightedSize() uint64
+	Stats() stats.Stats
 }
 
 // CacheKey names a block of a section of a layer's file, an object at an ordinal of a segment

@@ -33,7 +33,7 @@ type indexer struct {
 	file    *os.File
 	entries []indexed
 	byID    map[object.ID][]uint32 // deltas by the object that they build on
-	cache   *lru.Cache[uint32, whole]
+	cache   lru.Cache[uint32, whole]
 	trailer [pack.TrailerSize]byte
 }
 

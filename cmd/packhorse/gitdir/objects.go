@@ -23,7 +23,7 @@ import (
 const contentsBytes = 32 << 20
 
 // contents are objects by where they lie.
-type contents = *lru.Cache[place, whole]
+type contents = lru.Cache[place, whole]
 
 func newContents() contents { return lru.New[place, whole](contentsBytes, contentsBytes/4) }
 

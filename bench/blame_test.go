@@ -11,18 +11,21 @@ import (
 )
 
 // BenchmarkBlame blames the file that most commits have changed, as the API does but for JSON and
-// HTTP: all of its lines, and the first 1,500.
+// HTTP: all of its lines, and the first 1,500, by a server that remembers nothing; and again by one
+// that does.
 func BenchmarkBlame(b *testing.B) {
 	ctx := context.Background()
 	h := openHistory(b)
-	host := openHost(b, false)
-	repo := h.push(b, host, "r")
-	settle(b, host)
+	const forgetful = 1
 	for _, part := range []struct {
-		name   string
-		ranges []string
-	}{{"whole", nil}, {"first", []string{"1,+1500"}}} {
+		name         string
+		ranges       []string
+		historyBytes int64
+	}{{"whole", nil, forgetful}, {"first", []string{"1,+1500"}, forgetful}, {"again", nil, 0}} {
 		b.Run(part.name, func(b *testing.B) {
+			host := openHostIn(b, b.TempDir(), engine.Config{HistoryBytes: part.historyBytes})
+			repo := h.push(b, host, "r")
+			settle(b, host)
 			lines, i, before := 0, 0, usedCPU(b)
 			for b.Loop() {
 				blame, err := repo.Blame(ctx, engine.BlameRequest{Path: h.busiest, Ranges: part.ranges})

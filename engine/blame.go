@@ -59,14 +59,16 @@ func (r *Repository) Blame(ctx context.Context, request BlameRequest) (*Blame, e
 	if err != nil {
 		return nil, err
 	}
-	b, err := blameFile(ctx, at, &request)
+	b, err := blameFile(ctx, at, &request, r.host.changes)
 	if err != nil {
 		return nil, errors.Join(err, at.view.Close())
 	}
 	return b, nil
 }
 
-func blameFile(ctx context.Context, at position, request *BlameRequest) (*Blame, error) {
+func blameFile(
+	ctx context.Context, at position, request *BlameRequest, known *blame.Changes,
+) (*Blame, error) {
 	path := strings.TrimLeft(request.Path, "/")
 	if _, err := lookupFile(ctx, at, path); err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func blameFile(ctx context.Context, at position, request *BlameRequest) (*Blame,
 	var runs []blame.Run
 	err = fair.Do(ctx, func(ctx context.Context) error {
 		runs, err = blame.File(ctx, at.view, at.revision.Commit, path,
-			blame.Options{Ranges: request.Ranges, Moves: request.Moves})
+			blame.Options{Ranges: request.Ranges, Moves: request.Moves, Known: known})
 		return err
 	})
 	if err != nil {

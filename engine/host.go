@@ -54,6 +54,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"packhorse/engine/blame"
 	"packhorse/engine/catalog"
 	"packhorse/engine/clonecache"
 	"packhorse/engine/cluster"
@@ -108,6 +109,7 @@ type Host struct {
 	traces   traces
 	listings listings
 	jumps    *revision.Jumps
+	changes  *blame.Changes
 
 	maintenance maintain.Settings
 	worker      *maintain.Worker
@@ -203,8 +205,9 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		causes:      newCauses(),
 		now:         c.Now,
 
-		traces:   newHistoryCache[commitKey, *revwalk.TracedFolder](c.HistoryBytes - c.HistoryBytes/4 - c.HistoryBytes/16),
-		listings: newHistoryCache[listingKey, *commitListing](c.HistoryBytes / 4),
+		traces:   newHistoryCache[commitKey, *revwalk.TracedFolder](c.HistoryBytes / 16 * 9),
+		listings: newHistoryCache[listingKey, *commitListing](c.HistoryBytes / 16 * 4),
+		changes:  blame.NewChanges(c.HistoryBytes / 16 * 2),
 		jumps:    revision.NewJumps(c.HistoryBytes / 16),
 
 		maintenance: c.Maintenance,

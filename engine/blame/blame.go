@@ -1,11 +1,11 @@
 // Package blame determines the commit that each line of a file comes from, as git blame does.
 //
 // Start at [File]. All lines start at the requested commit (origin.go). A commit passes the lines
-// that a parent shares on to that parent (pass.go), from the newest commit to the oldest, until
-// every line is at a commit whose parents do not have it. A file that a parent does not have is
-// searched among the files that the commit removed, by the rename detection of package diff. With
-// moves (moves.go), lines that the commit only moved are found in the parent's file as well.
-// ranges.go parses the forms of git blame -L, pattern.go their regular expressions.
+// that a parent shares (changes.go) on to that parent (pass.go), from the newest commit to the
+// oldest, until every line is at a commit whose parents do not have it. A file that a parent does
+// not have is searched among the files that the commit removed, by the rename detection of package
+// diff. With moves (moves.go), lines that the commit only moved are found in the parent's file as
+// well. ranges.go parses the forms of git blame -L, pattern.go their regular expressions.
 //
 // Results are those of git 2.39 in a bare repository. The package knows neither names nor refs; a
 // call belongs to one goroutine.
@@ -41,6 +41,8 @@ type Options struct {
 	Ranges []string
 	// Moves also finds lines that were moved within the file, as git blame -M does.
 	Moves bool
+	// Known has the changes that earlier blames found, and gets those of this one; nil: none.
+	Known *Changes
 }
 
 // Run is a run of lines with the same origin. Indexes count from 0.
@@ -59,7 +61,10 @@ type Run struct {
 // Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file does not exist, and those
 // of reading.
 func File(ctx context.Context, view *odb.View, commit object.ID, path string, o Options) ([]Run, error) {
-	b := &blamer{view: view, nodes: make(map[object.ID]*node), readers: make(map[string]*revwalk.PathReader)}
+	b := &blamer{
+		view: view, moves: o.Moves, known: o.Known,
+		nodes: make(map[object.ID]*node), readers: make(map[string]*revwalk.PathReader),
+	}
 	defer b.close()
 	first, err := b.begin(ctx, commit, path)
 	if err != nil {
@@ -75,7 +80,6 @@ func File(ctx context.Context, view *odb.View, commit object.ID, path string, o 
 	if len(spans) > 0 {
 		b.push(first.node)
 	}
-	b.moves = o.Moves
 	if err := b.run(ctx); err != nil {
 		return nil, err
 	}
@@ -105,6 +109,7 @@ type blamer struct {
 	view    *odb.View
 	final   lines.Text // the file that is blamed
 	moves   bool
+	known   *Changes // nil: none
 	nodes   map[object.ID]*node
 	commits []*node // the same by number
 	readers map[string]*revwalk.PathReader

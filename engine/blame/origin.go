@@ -130,13 +130,21 @@ func (o *origin) forget() {
 	}
 }
 
-// blame gives entries to an origin.
+// blame gives entries to an origin, which owns them from then on. They come in the order of their
+// lines nearly always, from a child that had them in this order.
 func (b *blamer) blame(o *origin, entries []entry) {
-	if len(entries) == 0 {
+	switch {
+	case len(entries) == 0:
 		return
+	case len(o.entries) == 0:
+		o.entries = entries
+	default:
+		o.entries = append(o.entries, entries...)
 	}
-	o.entries = append(o.entries, entries...)
-	slices.SortStableFunc(o.entries, func(x, y entry) int { return cmp.Compare(x.source, y.source) })
+	bySource := func(x, y entry) int { return cmp.Compare(x.source, y.source) }
+	if !slices.IsSortedFunc(o.entries, bySource) {
+		slices.SortStableFunc(o.entries, bySource)
+	}
 	b.push(o.node)
 }
 

@@ -146,22 +146,14 @@ func (b *blamer) renamed(ctx context.Context, o *origin, parent *node) (*origin,
 
 // passTo hands to a parent the lines that its file has in common with the origin's.
 func (b *blamer) passTo(ctx context.Context, o, parent *origin) error {
-	after, err := b.text(ctx, o, b.final)
-	if err != nil {
-		return err
-	}
-	before, err := b.text(ctx, parent, after)
-	if err != nil {
-		return err
-	}
-	changes, err := lines.Diff(ctx, before, after, lineDiff)
+	changes, err := b.changes(ctx, parent, o)
 	if err != nil {
 		return err
 	}
 	// Entries may overlap, since several lines of the blamed file may come from the same one, so
 	// each searches its changes from the start.
-	var passed, kept []entry
-	at := 0
+	passed, at := make([]entry, 0, len(o.entries)), 0
+	var kept []entry
 	for _, e := range o.entries {
 		for at > 0 && newEnd(changes[at-1]) > e.source {
 			at--

@@ -22,8 +22,8 @@ type Cache struct {
 }
 
 // weighted is otter's cache. A package compiles the methods of every generic type that it can reach
-// through the types it uses, and nearly all of them can reach this field: an interface keeps otter's
-// 220 KB of code out of each.
+// through the types it uses, and nearly all of them can reach this field: an interface keeps
+// otter's 220 KB of code out of each.
 type weighted interface {
 	GetIfPresent(key CacheKey) (CacheEntry, bool)
 	Set(key CacheKey, value CacheEntry) (CacheEntry, bool)

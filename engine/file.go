@@ -58,7 +58,7 @@ func (r *Repository) openFile(
 	if err != nil {
 		return nil, err
 	}
-	root, err := r.host.trace(ctx, at, path, slot, reserve)
+	root, err := r.host.trace(ctx, at, path, false, slot, reserve)
 	if err != nil {
 		return nil, err
 	}

@@ -205,7 +205,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		causes:      newCauses(),
 		now:         c.Now,
 
-		traces:   newHistoryCache[commitKey, *revwalk.TracedFolder](c.HistoryBytes / 16 * 9),
+		traces:   newHistoryCache[traceKey, *revwalk.TracedFolder](c.HistoryBytes / 16 * 9),
 		listings: newHistoryCache[listingKey, *commitListing](c.HistoryBytes / 16 * 4),
 		changes:  blame.NewChanges(c.HistoryBytes / 16 * 2),
 		jumps:    revision.NewJumps(c.HistoryBytes / 16),

@@ -78,7 +78,15 @@ type commitKey struct {
 
 // traces caches last-modified traces. A commit never changes, so entries never become stale. The
 // trace of a new tip ends at cached commits, and shares the folders that have not changed since.
-type traces = lru.Cache[commitKey, *revwalk.TracedFolder]
+type traces = lru.Cache[traceKey, *revwalk.TracedFolder]
+
+// traceKey names what is kept for a commit: all that is known of files, or a flat trace of a
+// folder.
+type traceKey struct {
+	commitKey
+	flat bool
+	path string // of a flat trace
+}
 
 // newHistoryCache makes a cache of what walks through histories have found, of which nothing may
 // take more than half.
@@ -86,13 +94,16 @@ func newHistoryCache[K comparable, V any](bytesMax int64) lru.Cache[K, V] {
 	return lru.New[K, V](bytesMax, bytesMax/2)
 }
 
-// trace returns the last changes of the files at a path of a revision, from the cache or by a walk,
-// which holds a slot. reserve accounts for the memory of the walk until it ends; then the cache
-// does.
+// trace returns the last changes of the files at a path of a revision, or with flat those of the
+// entries of a folder, from the cache or by a walk, which holds a slot. reserve accounts for the
+// memory of the walk until it ends; then the cache does.
 func (h *Host) trace(
-	ctx context.Context, at position, path string, slot Slot, reserve Reserve,
+	ctx context.Context, at position, path string, flat bool, slot Slot, reserve Reserve,
 ) (*revwalk.TracedFolder, error) {
-	key := commitKey{at.view.Pool(), at.revision.Commit}
+	key := traceKey{commitKey: commitKey{at.view.Pool(), at.revision.Commit}, flat: flat}
+	if flat {
+		key.path = path
+	}
 	if known, _ := h.traces.Get(key); known.Knows(path) {
 		return known, nil
 	}
@@ -103,12 +114,14 @@ func (h *Host) trace(
 	defer release()
 	memory := newTraceMemory(h.limits.TraceBytesMax, reserve)
 	defer memory.release()
-	options := revwalk.TraceOptions{Path: path, Admit: func(sizeBytes int64) error {
+	options := revwalk.TraceOptions{Path: path, Flat: flat, Admit: func(sizeBytes int64) error {
 		return memory.admit(ctx, sizeBytes)
 	}}
 	if h.traces.Len() > 0 {
 		options.Known = func(commit object.ID) *revwalk.TracedFolder {
-			known, _ := h.traces.Get(commitKey{key.pool, commit})
+			earlier := key
+			earlier.commit = commit
+			known, _ := h.traces.Get(earlier)
 			return known
 		}
 	}

@@ -23,6 +23,8 @@ type MetadataRequest struct {
 	Ref string
 	// Path restricts the listing to a folder or to one file; "" is the whole tree.
 	Path string
+	// Flat leaves folders closed: they are listed with the commits that changed anything in them last.
+	Flat bool
 	// Cursor continues a listing, in the commit that it began with.
 	Cursor string
 	// Limit bounds the files of a page; 0 lists all of them.
@@ -32,11 +34,12 @@ type MetadataRequest struct {
 	Reserve Reserve
 }
 
-// FileMetadata is a file, a symbolic link or a submodule with the commit that changed it last.
+// FileMetadata is a file, a symbolic link or a submodule with the commit that changed it last; in a
+// flat listing also a folder.
 type FileMetadata struct {
 	Path string
 	Mode object.Mode
-	Size int64 // in bytes; 0 for a submodule
+	Size int64 // in bytes; 0 for a submodule and a folder
 	Last object.ID
 }
 
@@ -49,16 +52,21 @@ type Metadata struct {
 	view    *odb.View
 	root    *revwalk.TracedFolder
 	path    string // of the listed folder
+	flat    bool
 	after   string // where the page begins: a path, or "" for the first one
 	limit   int
 	cursors cursors
 	commits []object.ID // distinct, in the order of the files
 }
 
-const cursorMetadata = 'm'
+const (
+	cursorMetadata     = 'm'
+	cursorFlatMetadata = 'M'
+)
 
 // Metadata lists the files of a revision in tree order, each with the commit that changed it last,
-// as git log -1 -- PATH finds it.
+// as git log -1 -- PATH finds it. A flat listing leaves out folders that contain no file at all,
+// which git log does not find.
 //
 // Errors: [ErrNotFound] for a ref or a path that does not exist; [ErrInvalid] for a cursor of
 // another listing, and for a ref outside the ephemeral namespace if the request is for that
@@ -68,16 +76,18 @@ func (r *Repository) Metadata(ctx context.Context, request MetadataRequest) (*Me
 	if err != nil {
 		return nil, err
 	}
-	m := &Metadata{view: at.view, path: strings.Trim(request.Path, "/"), limit: request.Limit, cursors: r.cursors()}
+	m := &Metadata{
+		view: at.view, path: strings.Trim(request.Path, "/"), flat: request.Flat, limit: request.Limit, cursors: r.cursors(),
+	}
 	if request.Cursor != "" {
-		at.revision.Commit, at.tree, m.after, err = pathPosition(ctx, at.view, m.cursors, cursorMetadata, request.Cursor)
+		at.revision.Commit, at.tree, m.after, err = pathPosition(ctx, at.view, m.cursors, m.cursorKind(), request.Cursor)
 	}
 	m.Revision = at.revision
 	if err == nil && m.path != "" {
 		_, err = lookupPath(ctx, at.view, at.tree, m.path)
 	}
 	if err == nil {
-		m.root, err = r.host.trace(ctx, at, m.path, request.Slot, request.Reserve)
+		m.root, err = r.host.trace(ctx, at, m.path, m.flat, request.Slot, request.Reserve)
 	}
 	if err == nil {
 		err = m.measure(r.host.limits.LastCommitCountMax)
@@ -108,13 +118,20 @@ func (r *Repository) metadataRevision(ctx context.Context, ns refs.Namespace, re
 	return position{}, bad
 }
 
+func (m *Metadata) cursorKind() byte {
+	if m.flat {
+		return cursorFlatMetadata
+	}
+	return cursorMetadata
+}
+
 // measure finds the end of the page, and collects its commits.
 func (m *Metadata) measure(commitsMax int) error {
 	count, last := 0, ""
 	known := make(map[object.ID]struct{})
 	for f := range m.walk() {
 		if m.limit > 0 && count == m.limit {
-			m.Next = m.cursors.encode(cursorMetadata, append(m.Revision.Commit[:], last...))
+			m.Next = m.cursors.encode(m.cursorKind(), append(m.Revision.Commit[:], last...))
 			return nil
 		}
 		count, last = count+1, f.Path
@@ -162,12 +179,12 @@ func (m *Metadata) Close() error { return m.view.Close() }
 func (m *Metadata) walk() iter.Seq[FileMetadata] {
 	return func(yield func(FileMetadata) bool) {
 		if m.path == "" {
-			walkTraced(m.root, "", m.after, yield)
+			walkTraced(m.root, "", m.after, m.flat, yield)
 			return
 		}
 		start := m.root.Find(m.path)
 		if start.Folder != nil {
-			walkTraced(start.Folder, m.path+"/", strings.TrimPrefix(m.after, m.path+"/"), yield)
+			walkTraced(start.Folder, m.path+"/", strings.TrimPrefix(m.after, m.path+"/"), m.flat, yield)
 		} else if !start.Mode.IsTree() && m.after == "" {
 			yield(FileMetadata{Path: m.path, Mode: start.Mode, Size: start.Size, Last: start.Last})
 		}
@@ -175,8 +192,9 @@ func (m *Metadata) walk() iter.Seq[FileMetadata] {
 }
 
 // walkTraced yields the files of a folder that follow the path after, which is relative to it and
-// may be empty. It reports whether to go on.
-func walkTraced(f *revwalk.TracedFolder, prefix, after string, yield func(FileMetadata) bool) bool {
+// may be empty. With flat it yields folders in place of what is in them. It reports whether to go
+// on.
+func walkTraced(f *revwalk.TracedFolder, prefix, after string, flat bool, yield func(FileMetadata) bool) bool {
 	head, below, _ := strings.Cut(after, "/")
 	skipping := after != ""
 	for i := range f.Entries {
@@ -192,11 +210,11 @@ func walkTraced(f *revwalk.TracedFolder, prefix, after string, yield func(FileMe
 			}
 		}
 		switch {
-		case e.Folder != nil:
-			if !walkTraced(e.Folder, prefix+e.Name+"/", inside, yield) {
+		case e.Folder != nil && !flat:
+			if !walkTraced(e.Folder, prefix+e.Name+"/", inside, flat, yield) {
 				return false
 			}
-		case !e.Mode.IsTree():
+		case !e.Mode.IsTree() || !e.Last.IsZero():
 			if !yield(FileMetadata{Path: prefix + e.Name, Mode: e.Mode, Size: e.Size, Last: e.Last}) {
 				return false
 			}

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,6 +102,9 @@ func (w *readWorld) compareLast(t *testing.T, commit string, files []string, mos
 	if !slices.Equal(paths, files) {
 		t.Errorf("metadata of %s:\n got %d: %.2000q\nwant %d: %.2000q", commit, len(paths), paths, len(files), files)
 	}
+	if len(files) > 0 {
+		w.compareFlat(t, commit, path.Dir("/" + files[w.r.IntN(len(files))])[1:])
+	}
 	files = slices.Clone(files)
 	w.r.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	for _, file := range files[:min(most, len(files))] {
@@ -108,6 +112,37 @@ func (w *readWorld) compareLast(t *testing.T, commit string, files []string, mos
 		if got := last[file]; got.String() != want {
 			t.Errorf("commit %s, %q: changed last by %s, want %s", commit, file, got, want)
 		}
+	}
+}
+
+// compareFlat holds the last commits of the entries of a folder against git log -1.
+func (w *readWorld) compareFlat(t *testing.T, commit, folder string) {
+	t.Helper()
+	var want []string
+	for _, name := range strings.FieldsFunc(string(w.git.Input(nil, "ls-tree", "-z", "--name-only", commit+":"+folder)),
+		func(r rune) bool { return r == 0 }) {
+		name = path.Join(folder, name)
+		if last := w.git.Git("--literal-pathspecs", "log", "-1", "--format=%H", commit, "--", name); last != "" {
+			want = append(want, name+" "+last)
+		}
+	}
+	var got []string
+	request := engine.MetadataRequest{Ref: commit, Path: folder, Flat: true, Limit: 1 + w.r.IntN(5)}
+	for first := true; first || request.Cursor != ""; first = false {
+		list, err := w.repo.Metadata(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for f := range list.Files() {
+			got = append(got, f.Path+" "+f.Last.String())
+		}
+		request.Cursor = list.Next
+		if err := list.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("commit %s, folder %q:\n got %q\nwant %q", commit, folder, got, want)
 	}
 }
 

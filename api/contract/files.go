@@ -35,7 +35,7 @@ type MetadataList struct {
 // FileMetadata is a file with its last commit.
 type FileMetadata struct {
 	TreeEntry
-	Size          int64  `json:"size" jsonschema:"in bytes; 0 for a submodule"`
+	Size          int64  `json:"size" jsonschema:"in bytes; 0 for a submodule and a folder"`
 	LastCommitSHA string `json:"last_commit_sha" schema:"ObjectID"`
 }
 
@@ -75,10 +75,10 @@ func fileCalls() []call {
 				Method: http.MethodGet, ID: "filesMetadata", Group: filesAndTrees,
 				Summary: "lists files with their last commits",
 				Description: "Files, symbolic links and submodules, each with the commit that changed it last, as `git log -1 -- <path>` " +
-					"finds it. Without `cursor` and `limit` the answer is not paged.",
+					"finds it; of one folder also the folders in it. Without `cursor` and `limit` the answer is not paged.",
 				Parameters: query(
 					revision, flag("ephemeral", "`ref` names a ref of the ephemeral namespace; anything else is 400."), path,
-					openapi.Parameter{Name: "recursive", Type: true, Description: "Without effect: the listing is."},
+					openapi.Parameter{Name: "recursive", Type: true, Schema: "default=true", Description: "`false` lists one folder only."},
 					cursor, limit(200, 1000),
 				),
 				Answers: []openapi.Answer{{

@@ -25,7 +25,8 @@ func (d *Door) FilesMetadata(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	if _, err := flagOf(x, "recursive", true); err != nil { // the listing is, whatever is asked
+	recursive, err := flagOf(x, "recursive", true)
+	if err != nil {
 		return err
 	}
 	query := x.Query()
@@ -33,6 +34,7 @@ func (d *Door) FilesMetadata(x exchange.Exchange, grant *auth.Grant) error {
 		Namespace: space,
 		Ref:       query.Get("ref"),
 		Path:      query.Get("path"),
+		Flat:      !recursive,
 		Cursor:    query.Get("cursor"),
 		Slot:      x.Slot,
 		Reserve:   x.Reserve,

@@ -78,7 +78,10 @@ func TestFilesMetadata(t *testing.T) {
 	for query, want := range map[string]string{
 		"":                                     all,
 		"ref=refs/heads/main":                  all,
-		"recursive=false":                      all,
+		"recursive=true":                       all,
+		"recursive=false":                      readme + ", 040000 tree lib 0 odd, 160000 submodule mod 0 odd",
+		"recursive=false&path=lib":             lib,
+		"recursive=false&path=lib/a.go":        "100644 blob lib/a.go 10 second",
 		"ephemeral=false":                      all,
 		"path=lib":                             lib,
 		"path=/lib/":                           lib,
@@ -129,28 +132,33 @@ func keyOf(names map[string]string, name string) string {
 
 func TestFilesMetadataPages(t *testing.T) {
 	t.Parallel()
-	c, names := mixed(t)
-	whole := c.metadata("").told(names)
-	var pages []string
-	query := "limit=2"
-	for range 10 {
-		p := c.metadata(query)
-		pages = append(pages, p.told(names))
-		if len(p.Files) > 2 || len(p.Commits) > 2 || *p.HasMore != (p.Next != "") {
-			t.Fatalf("page %+v", p)
+	for _, kind := range []string{"recursive=true", "recursive=false"} {
+		c, names := mixed(t)
+		whole := c.metadata(kind).told(names)
+		var pages []string
+		query := kind + "&limit=2"
+		for range 10 {
+			p := c.metadata(query)
+			pages = append(pages, p.told(names))
+			if len(p.Files) > 2 || len(p.Commits) > 2 || *p.HasMore != (p.Next != "") {
+				t.Fatalf("page %+v", p)
+			}
+			if p.Next == "" {
+				break
+			}
+			query = kind + "&limit=2&cursor=" + p.Next
+			c.commit("main", "lib/a.go", "pushed between pages")
 		}
-		if p.Next == "" {
-			break
+		if got := strings.Join(pages, ", "); got != whole || len(pages) < 2 {
+			t.Errorf("%s: pages hold %s, want %s", kind, got, whole)
 		}
-		query = "limit=2&cursor=" + p.Next
-		c.commit("main", "lib/a.go", "pushed between pages")
-	}
-	if got := strings.Join(pages, ", "); got != whole {
-		t.Errorf("pages hold %s, want %s", got, whole)
-	}
-	next := c.metadata("limit=1&path=lib").Next
-	if p := c.metadata("path=lib&cursor=" + next); !*p.HasMore && len(p.Files) != 2 || p.Files[0].Path != "lib/link" {
-		t.Errorf("the second page of a folder is %s", p.told(names))
+		next := c.metadata(kind + "&limit=1&path=lib").Next
+		if p := c.metadata(kind + "&path=lib&cursor=" + next); !*p.HasMore && len(p.Files) != 2 || p.Files[0].Path != "lib/link" {
+			t.Errorf("%s: the second page of a folder is %s", kind, p.told(names))
+		}
+		other := map[string]string{"recursive=true": "false", "recursive=false": "true"}[kind]
+		query = "/?path=lib&recursive=" + other + "&cursor=" + next
+		c.call(c.door.FilesMetadata, http.MethodGet, query, nil).refused(http.StatusBadRequest, "cursor")
 	}
 }
 
@@ -160,7 +168,7 @@ func TestFilesMetadataFollows(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
 	c.create("").want(http.StatusCreated)
-	last := map[string]string{}
+	last, entries := map[string]string{}, map[string]string{}
 	for i, path := range []string{"a", "d/a", "d/e/f", "a", "d/b", "a/b", "d/e/f", "d", "d/x"} {
 		made := c.commit("main", path, fmt.Sprint("content ", i))
 		for other := range last { // the entries that the path replaces
@@ -181,6 +189,13 @@ func TestFilesMetadataFollows(t *testing.T) {
 		}
 		if len(p.Files) != len(last) {
 			t.Errorf("after %d commits there are %d files, want %d", i+1, len(p.Files), len(last))
+		}
+		top, _, _ := strings.Cut(path, "/")
+		entries[top] = made.Commit.SHA
+		for _, f := range c.metadata("recursive=false").Files {
+			if f.Last != entries[f.Path] {
+				t.Errorf("after %d commits, entry %s: changed last by %s, want %s", i+1, f.Path, f.Last, entries[f.Path])
+			}
 		}
 	}
 }

@@ -29,8 +29,8 @@ type TracedEntry struct {
 	ID   object.ID
 	// Size is the size in bytes of a file or a symbolic link. It is valid if Last is set.
 	Size int64
-	// Last is the commit that changed a file last, as git log -1 -- PATH finds it. It is zero for a
-	// folder and for a file that was not traced.
+	// Last is the commit that changed a file last, as git log -1 -- PATH finds it, or a folder in a
+	// flat trace. It is zero for another folder, and for what was not traced.
 	Last object.ID
 	// Folder holds the known entries of a folder, or is nil.
 	Folder *TracedFolder
@@ -38,10 +38,7 @@ type TracedEntry struct {
 
 // known reports whether the entry is traced completely.
 func (e *TracedEntry) known() bool {
-	if e.Mode.IsTree() {
-		return e.Folder != nil && e.Folder.Complete
-	}
-	return !e.Last.IsZero()
+	return !e.Last.IsZero() || e.Mode.IsTree() && e.Folder != nil && e.Folder.Complete
 }
 
 // Find returns the entry at a path below the folder, or nil if none is known.
@@ -76,8 +73,10 @@ func (f *TracedFolder) Knows(path string) bool {
 type TraceOptions struct {
 	// Path limits the trace to a file or a folder. Results from Known outside it are kept.
 	Path string
+	// Flat traces the folders in that folder as files are, and not what lies in them.
+	Flat bool
 	// Known, if set, returns the result of an earlier trace of a commit, or nil. The walk ends at
-	// such a commit.
+	// such a commit. A flat trace knows only flat ones of the same path.
 	Known func(commit object.ID) *TracedFolder
 	// Admit, if set, is called before the trace keeps the entries of another folder, which take about
 	// sizeBytes. Its error ends the trace.
@@ -104,7 +103,10 @@ func Trace(ctx context.Context, v *odb.View, commit object.ID, options TraceOpti
 		return nil, err
 	}
 	defer filters.Close()
-	t := &tracer{history: NewGraph(v), view: v.Linked(), filters: filters, known: options.Known, admit: options.Admit}
+	t := &tracer{
+		history: NewGraph(v), view: v.Linked(), filters: filters,
+		known: options.Known, admit: options.Admit, flat: options.Flat,
+	}
 	tip, err := t.history.Tip(ctx, commit)
 	if err != nil {
 		return nil, err

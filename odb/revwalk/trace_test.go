@@ -38,6 +38,47 @@ func traceOf(t *testing.T, g *odbtest.Repository, r *rand.Rand, commit object.ID
 	return want
 }
 
+// compareFlat compares flat traces of a commit, of its root and of a folder that has one of the
+// files, with what git says about their entries, and keeps them by folder.
+func compareFlat(
+	t *testing.T, g *odbtest.Repository, v *odb.View, commit object.ID, file string,
+	known map[traceOfFolder]*revwalk.TracedFolder,
+) {
+	t.Helper()
+	for _, folder := range slices.Compact([]string{"", strings.TrimPrefix(path.Dir(file), ".")}) {
+		root, err := revwalk.Trace(t.Context(), v, commit, revwalk.TraceOptions{
+			Path: folder, Flat: true,
+			Known: func(id object.ID) *revwalk.TracedFolder { return known[traceOfFolder{id, folder}] },
+		})
+		odbtest.Must(t, err)
+		known[traceOfFolder{commit, folder}] = root
+		if !root.Knows(folder) {
+			t.Errorf("commit %s: a flat trace of %q does not know it", commit, folder)
+		}
+		want := make(map[string]object.ID)
+		tree := commit.String() + ":" + folder
+		for name := range strings.SplitSeq(string(g.Input(nil, "ls-tree", "-z", "--name-only", tree)), "\x00") {
+			if name == "" {
+				continue
+			}
+			if folder != "" {
+				name = folder + "/" + name
+			}
+			if last := g.IDs("", "--literal-pathspecs", "log", "-1", "--format=%H", commit.String(), "--", name); len(last) > 0 {
+				want[name] = last[0]
+			}
+		}
+		if got := traced(root, "", map[string]object.ID{}); !maps.Equal(got, want) {
+			t.Errorf("commit %s, folder %q: entries changed last by %v, want %v", commit, folder, got, want)
+		}
+	}
+}
+
+type traceOfFolder struct {
+	commit object.ID
+	folder string
+}
+
 // traced adds the commits that changed the files in a folder and below last, by path.
 func traced(f *revwalk.TracedFolder, prefix string, into map[string]object.ID) map[string]object.ID {
 	for _, e := range f.Entries {
@@ -88,6 +129,7 @@ func TestTraceAgainstGit(t *testing.T) {
 			filtered := h.View()
 			r := rand.New(rand.NewPCG(options.Seed, 3))
 			known := map[object.ID]*revwalk.TracedFolder{} // grows, so that traces end at what earlier ones found
+			flat, filteredFlat := map[traceOfFolder]*revwalk.TracedFolder{}, map[traceOfFolder]*revwalk.TracedFolder{}
 			for _, commit := range odbtest.Pick(r, g.Commits(), 8) {
 				want := traceOf(t, g, r, commit, 1000)
 				compareTrace(t, plain, want, revwalk.TraceOptions{})
@@ -96,6 +138,8 @@ func TestTraceAgainstGit(t *testing.T) {
 				if files := slices.Sorted(maps.Keys(want.last)); len(files) > 0 {
 					file := files[r.IntN(len(files))]
 					remembered.Path = file
+					compareFlat(t, g, plain, commit, file, flat)
+					compareFlat(t, g, filtered, commit, file, filteredFlat)
 					if folder := path.Dir(file); folder != "." && r.IntN(2) == 0 {
 						remembered.Path = folder
 					}

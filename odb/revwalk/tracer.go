@@ -15,8 +15,9 @@ type tracer struct {
 	filters *odb.PathFilters
 	known   func(commit object.ID) *TracedFolder // or nil
 	admit   func(sizeBytes int64) error          // or nil
-	queue   Queue                                // by generation: no commit before its children
-	waiting []*traceSet                          // by number of the commit
+	flat    bool
+	queue   Queue       // by generation: no commit before its children
+	waiting []*traceSet // by number of the commit
 }
 
 // run follows a set from the tip until all of its files have a commit.
@@ -143,10 +144,10 @@ func (t *tracer) resolve(ctx context.Context, s *traceSet, commit object.ID) err
 	return nil
 }
 
-// settle assigns a commit to a file.
+// settle assigns a commit to a file, or a folder of a flat trace.
 func (t *tracer) settle(ctx context.Context, e *TracedEntry, commit object.ID) error {
 	e.Last = commit
-	if e.Mode.IsGitlink() {
+	if e.Mode.IsGitlink() || e.Mode.IsTree() {
 		return nil
 	}
 	info, err := t.view.Stat(ctx, e.ID)

@@ -25,7 +25,7 @@ type traceSet struct {
 	whole  bool // nothing has left the set
 }
 
-// traceItem is a file, or with a set a folder, by its index in the entries.
+// traceItem is a file, or with a set a folder that is traced into, by its index in the entries.
 type traceItem struct {
 	index int32
 	set   *traceSet
@@ -130,11 +130,19 @@ func (t *tracer) admitEntries(count, namesBytes int) error {
 	return t.admit(perFolder + int64(count)*perEntry + int64(namesBytes))
 }
 
-// limit removes from a set the files that do not lie at a path below its folder. Errors:
-// [odb.NotFoundError] when none is left.
+// limit removes from a set the files that do not lie at a path below its folder, and for a flat
+// trace closes the folders there. Errors: [odb.NotFoundError] when none is left.
 func (t *tracer) limit(ctx context.Context, s *traceSet, path string) error {
-	if err := t.open(ctx, s); err != nil || path == "" {
+	if err := t.open(ctx, s); err != nil {
 		return err
+	}
+	if path == "" {
+		for i := range s.items {
+			if t.flat {
+				s.items[i].set = nil
+			}
+		}
+		return nil
 	}
 	s.whole = false
 	name, rest, more := strings.Cut(path, "/")

@@ -4,11 +4,13 @@ import * as api from "./api.js";
 import { codeTable, highlighter, lineCell, lineLead, lineMax } from "./code.js";
 import { append, h, say } from "./dom.js";
 import { count, figure } from "./format.js";
+import { moreButton } from "./more.js";
 import { at } from "./route.js";
 import { Answer, clip, endsInCR, mixesEnds, overlay, pairs, parse, units } from "./patch.js";
 import { pieces, plain, shown } from "./visible.js";
 
-const answerMax = 4 * 1024 * 1024; // bytes of a diff that a page takes
+const pageMax = 768 * 1024; // bytes of a diff that a page takes before it is asked for more
+const answerMax = 4 * 1024 * 1024; // and then
 const firstBytes = 32 * 1024; // of them, after which the first files are shown
 const linesOpen = 800; // changed lines up to which files are shown open
 const linesFile = 3000; // rows of one file that are shown at once
@@ -22,73 +24,95 @@ const reasons = {
 };
 
 // diff asks for a diff and returns its elements. Those of a large one are the first files: further
-// ones are added as they come.
+// ones are added as they come, or behind a button.
 export async function diff(token, repo, path, query, signal) {
-  const response = await api.call(token, path, { query: { ...query, inline: "true" }, signal });
+  const ask = (more) => api.call(token, path, { query: { ...query, inline: "true", ...more }, signal });
   const context = {
     repo,
     one: async (file) => {
-      const paths = [file.path, file.old_path].filter(Boolean);
-      const again = await api.call(token, path, { query: { ...query, inline: "true", path: paths }, signal });
-      const read = await api.readUpTo(again, answerMax);
+      const read = await api.readUpTo(await ask({ path: [file.path, file.old_path].filter(Boolean) }), answerMax);
       if (!read.whole) throw new Error("The diff of this file is larger than the console shows.");
       return JSON.parse(new TextDecoder().decode(read.bytes)).files[0] ?? file;
     },
   };
-  const answer = new Answer();
-  const decoder = new TextDecoder();
   const notice = h("p", { class: "notice", role: "status", hidden: true });
   const { element: index, heading, list } = contents();
-  const sections = h("div", { "aria-busy": "true" });
+  const sections = h("div");
   let found = 0;
-  let read = 0;
   let budget = linesOpen;
-  const add = (files) => {
-    const { head } = answer;
-    context.ref = head?.sha ?? query.branch ?? query.ref;
-    context.base = head?.base_sha ?? head?.merge_base_sha;
-    for (const file of files) {
-      budget -= file.additions + file.deletions + 5;
-      const element = section(file, context, budget > 0 && !file.reason);
-      sections.append(element);
-      list.append(entry(file, element));
-      found++;
+
+  // show reads an answer up to a bound and adds the files behind those that are there already. It
+  // calls begin when the first files of a large one are there.
+  async function show(response, maxBytes, begin) {
+    const answer = new Answer();
+    const decoder = new TextDecoder();
+    let known = found; // files of the answer that are shown already
+    let read = 0;
+    const add = (files) => {
+      const { head } = answer;
+      if (!head) return;
+      const ref = head.sha ?? query.branch ?? query.ref;
+      const base = head.base_sha ?? head.merge_base_sha;
+      if (known > 0 && (ref !== context.ref || base !== context.base)) {
+        sections.replaceChildren(); // a branch has moved
+        list.replaceChildren();
+        found = known = 0;
+      }
+      Object.assign(context, { ref, base });
+      for (const file of files) {
+        if (known-- > 0) continue;
+        budget -= file.additions + file.deletions + 5;
+        const element = section(file, context, budget > 0 && !file.reason);
+        sections.append(element);
+        list.append(entry(file, element));
+        found++;
+      }
+    };
+    const take = (part) => {
+      add(answer.take(decoder.decode(part, { stream: true })));
+      read += part.length;
+      if (found === 0 || read < firstBytes) return null;
+      heading.textContent = `${count(found, "file")} so far…`;
+      begin?.();
+      return new Promise((done) => setTimeout(done)); // the page is drawn in between
+    };
+    sections.setAttribute("aria-busy", "true");
+    try {
+      const whole = await api.readParts(response, maxBytes, take);
+      if (whole) {
+        answer.end();
+        add(answer.rest.filtered_files);
+        heading.replaceChildren(...totals(answer.rest.stats));
+        if (found === 0) sections.append(h("p", { class: "empty" }, "No file differs."));
+      } else {
+        heading.textContent = `The first ${count(found, "file")}`;
+        notice.textContent = `The diff is large: the first ${count(found, "file")} of it are shown.`;
+        if (maxBytes === answerMax) notice.textContent += " The console does not take more of it.";
+      }
+      notice.hidden = whole;
+      more.hidden = whole || maxBytes === answerMax;
+      index.hidden = found === 0;
+    } finally {
+      sections.removeAttribute("aria-busy");
     }
-  };
+  }
+
+  const more = moreButton("More files", async () => {
+    const before = found;
+    await show(await ask(), answerMax);
+    return `${count(found - before, "file")} more`;
+  });
+  const response = await ask();
   let begin;
   const begun = new Promise((done) => (begin = done));
-  const take = (part) => {
-    add(answer.take(decoder.decode(part, { stream: true })));
-    read += part.length;
-    if (found === 0 || read < firstBytes) return null;
-    heading.textContent = `${count(found, "file")} so far…`;
-    begin();
-    return new Promise((done) => setTimeout(done)); // the page is drawn in between
-  };
-  const end = (whole) => {
-    if (whole) {
-      answer.end();
-      add(answer.rest.filtered_files);
-      heading.replaceChildren(...totals(answer.rest.stats));
-      if (found === 0) sections.append(h("p", { class: "empty" }, "No file differs."));
-    } else {
-      heading.textContent = count(found, "file");
-      notice.hidden = false;
-      const files = count(found, "file");
-      notice.textContent = `The diff is larger than the console takes: the first ${files} of it are shown.`;
-    }
-    index.hidden = found === 0;
-    sections.removeAttribute("aria-busy");
-  };
-  const reading = api.readParts(response, answerMax, take).then(end);
+  const reading = show(response, pageMax, begin);
   await Promise.race([begun, reading]);
   reading.catch((error) => {
     if (signal.aborted) return;
     notice.hidden = false;
     notice.textContent = `The rest of the diff did not come: ${plain(error.message)}`;
-    sections.removeAttribute("aria-busy");
   });
-  return [notice, index, sections];
+  return [notice, index, sections, more];
 }
 
 // contents is the list of the files of a diff, behind a heading, both to be filled.

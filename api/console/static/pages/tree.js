@@ -9,7 +9,6 @@ import { at } from "../route.js";
 import { plain, shown } from "../visible.js";
 
 const pageSize = 1000;
-const aboutPages = 2; // of files that are asked for sizes and commits
 const kinds = { symlink: "symbolic link", submodule: "submodule" };
 
 export async function tree(parameters, signal) {
@@ -26,19 +25,32 @@ export async function tree(parameters, signal) {
   const last = lastCommit(token, repo, ref, folder, signal);
   const body = h("tbody");
   const more = moreButton("More entries", async () => `${await next()} more entries`);
-  const files = new Map(); // cells of files by path
+  const entries = new Map(); // their cells by path
+  const query = { ref, path: folder, recursive: "false", limit: pageSize };
   let cursor;
+  let told = {}; // the last page of sizes and commits
   async function next() {
-    const query = { ref, path: folder, recursive: "false", cursor, limit: pageSize };
-    const page = await api.json(token, "repos/files", { query, signal });
-    body.append(...page.entries.map((entry) => row(repo, ref, folder, entry, files)));
+    const page = await api.json(token, "repos/files", { query: { ...query, cursor }, signal });
+    body.append(...page.entries.map((entry) => row(repo, ref, folder, entry, entries)));
     cursor = page.next_cursor;
     more.hidden = !page.has_more;
+    told = tell(told);
     return page.entries.length;
+  }
+  // tell adds sizes and last commits, which come in the same order. Where they do not come, the
+  // cells stay empty.
+  async function tell(earlier) {
+    try {
+      const { next_cursor: from } = await earlier;
+      const page = await api.json(token, "repos/files/metadata", { query: { ...query, cursor: from }, signal });
+      for (const entry of page.files) complete(repo, entry, page.commits[entry.last_commit_sha], entries);
+      return page;
+    } catch {
+      return {};
+    }
   }
   if (folder) body.append(up(repo, ref, folder));
   await next();
-  fill(token, repo, ref, folder, files, signal).catch(() => {}); // the cells stay empty
   const heads = [["Name"], ["Last commit", "subject-cell"], ["Date"], ["Size", "number"]].map(([text, name]) =>
     h("th", { scope: "col", class: name }, text),
   );
@@ -70,20 +82,19 @@ export function kindOf(entry) {
   return entry.mode === "100755" ? "executable" : kinds[entry.type];
 }
 
-function row(repo, ref, folder, entry, files) {
+function row(repo, ref, folder, entry, entries) {
   const name = folder && entry.path.startsWith(folder + "/") ? entry.path.slice(folder.length + 1) : entry.path;
   const page = { tree: "tree", submodule: "" }[entry.type] ?? "file";
   const label = entry.type === "tree" ? [shown(name), "/"] : shown(name);
   const kind = kindOf(entry);
-  const cells = { commit: h("td", { class: "subject-cell" }), date: h("td"), size: h("td", { class: "number" }) };
-  if (entry.type !== "tree") files.set(entry.path, cells);
-  const { commit, date, size } = cells;
-  const history = h(
+  const when = h(
     "a",
     { href: at("history", { repo, ref, path: entry.path }), "aria-label": plain(`History of ${entry.path}`) },
     "history",
   );
-  if (entry.type === "tree") date.append(history);
+  const commit = h("td", { class: "subject-cell" });
+  const size = h("td", { class: "number" });
+  entries.set(entry.path, { commit, when, size });
   return h(
     "tr",
     { class: entry.type },
@@ -94,35 +105,21 @@ function row(repo, ref, folder, entry, files) {
       kind && h("span", { class: "mark" }, kind),
     ),
     commit,
-    date,
+    h("td", {}, when),
     size,
   );
 }
 
-// fill adds sizes and last commits. The API tells those of all files below a folder, in tree order, so
-// that a folder with much below it gets those of its first files only.
-async function fill(token, repo, ref, folder, files, signal) {
-  let cursor;
-  const open = new Set(files.keys());
-  for (let i = 0; i < aboutPages && open.size > 0; i++) {
-    const query = { ref, path: folder, cursor, limit: pageSize };
-    const page = await api.json(token, "repos/files/metadata", { query, signal });
-    for (const file of page.files) {
-      const cells = files.get(file.path);
-      if (!cells) continue;
-      open.delete(file.path);
-      if (file.type !== "submodule") cells.size.append(bytes(file.size));
-      const commit = page.commits[file.last_commit_sha];
-      if (!commit) continue;
-      const text = shown(subject(commit.message) || short(file.last_commit_sha));
-      cells.commit.append(h("a", { href: at("commit", { repo, ref: file.last_commit_sha }) }, text));
-      const when = h("time", { datetime: commit.date, title: moment(commit.date) }, day(commit.date));
-      const label = plain(`${day(commit.date)}, history of ${file.path}`);
-      cells.date.append(h("a", { href: at("history", { repo, ref, path: file.path }), "aria-label": label }, when));
-    }
-    if (!page.has_more) return;
-    cursor = page.next_cursor;
-  }
+// complete shows the size and the last commit of an entry.
+function complete(repo, entry, commit, entries) {
+  const cells = entries.get(entry.path);
+  if (!cells) return;
+  if (entry.type !== "submodule" && entry.type !== "tree") cells.size.textContent = bytes(entry.size);
+  if (!commit) return;
+  const text = shown(subject(commit.message) || short(entry.last_commit_sha));
+  cells.commit.replaceChildren(h("a", { href: at("commit", { repo, ref: entry.last_commit_sha }) }, text));
+  cells.when.replaceChildren(h("time", { datetime: commit.date, title: moment(commit.date) }, day(commit.date)));
+  cells.when.setAttribute("aria-label", plain(`${day(commit.date)}, history of ${entry.path}`));
 }
 
 // lastCommit is a line about the commit that changed a folder last. It fills itself.

@@ -341,17 +341,23 @@ func (r *Repack) arrange(paths []pathVersions) error {
 func (r *Repack) Write(ctx context.Context) error {
 	group, groupCtx := rescue.WithContext(ctx)
 	from, to := io.Pipe()
+	paced := &pacedWriter{ctx: groupCtx, dst: to, pace: r.plan.inv.pace, room: r.options.Room}
 	group.Go(func() error {
-		_, err := r.plan.WriteTo(groupCtx, &pacedWriter{ctx: groupCtx, dst: to, pace: r.plan.inv.pace, room: r.options.Room},
-			r.options.Progress)
+		err := rescue.Do(func() error { // else a panic would leave the reader waiting
+			_, err := r.plan.WriteTo(groupCtx, paced, r.options.Progress)
+			return err
+		})
 		return errors.Join(err, to.CloseWithError(err))
 	})
 	var in *ingest.Ingest
 	own := &ingest.OwnPack{
 		Streams: r.streams, Provisional: r.isProvisional(), Workers: r.options.Workers, Rest: r.plan.inv.pace.Rest,
 	}
-	group.Go(func() (err error) {
-		in, err = ingest.Read(groupCtx, r.View(), from, ingest.Options{Own: own})
+	group.Go(func() error {
+		err := rescue.Do(func() (err error) { // and the writer
+			in, err = ingest.Read(groupCtx, r.View(), from, ingest.Options{Own: own})
+			return err
+		})
 		return errors.Join(err, from.CloseWithError(err))
 	})
 	if err := group.Wait(); err != nil {

@@ -24,7 +24,7 @@ func (v *View) Aside() *View {
 // setAside makes v use a private cache, and no reason to copy hot layers.
 func (v *View) setAside(own privateCache) {
 	v.store.traffic.Leave()
-	v.own = own
+	v.own, v.held.counts = own, false
 	for _, l := range v.hotLayers() {
 		l.rows.Aside = true
 	}

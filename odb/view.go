@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 
@@ -37,7 +38,31 @@ type View struct {
 	renews     bool                    // of all that a stored manifest names; see renewed
 	epoch      uint64                  // in which it began
 	renewal    renewal                 // unless asking is set
-	closed     atomic.Bool
+	held       *heldByView             // nil for a quarantine's view, and with asking
+	forgotten  runtime.Cleanup         // gives back held if nobody closes the view
+}
+
+// heldByView is what a view keeps from others until it ends.
+type heldByView struct {
+	store  *Store
+	layers []layer // pinned
+	epoch  uint64
+	counts bool // as the view of a request
+	ended  atomic.Bool
+}
+
+// end gives it back. Only the first call has an effect.
+func (h *heldByView) end() {
+	if h.ended.Swap(true) {
+		return
+	}
+	for _, l := range h.layers {
+		h.store.layers.unpin(l)
+	}
+	h.store.options.Epochs.end(h.epoch)
+	if h.counts {
+		h.store.traffic.End()
+	}
 }
 
 // Info is the result of [View.Stat].
@@ -158,6 +183,8 @@ func (s *Store) newViewSince(epoch uint64, pool PoolID, m manifest) *View {
 			}
 		}
 	}
+	v.held = &heldByView{store: s, layers: v.layers, epoch: epoch, counts: true}
+	v.forgotten = runtime.AddCleanup(v, (*heldByView).end, v.held)
 	return v
 }
 
@@ -170,21 +197,17 @@ func (v *View) Share() *View {
 }
 
 // Close unpins the layers. Objects and entries that the view returned must not be used any more.
-// Only the first call has an effect.
+// Only the first call has an effect. A view that a panic has kept from being closed is closed when
+// the garbage collector finds that nobody can use it.
 func (v *View) Close() error {
 	if v.asking != nil {
 		return v.asking.Close()
 	}
-	if v.quarantine != nil || v.closed.Swap(true) {
-		return nil // a quarantine's view ends with it
+	if v.quarantine != nil {
+		return nil // it ends with the quarantine
 	}
-	for _, l := range v.layers {
-		v.store.layers.unpin(l)
-	}
-	v.store.options.Epochs.end(v.epoch)
-	if v.own == nil {
-		v.store.traffic.End()
-	}
+	v.forgotten.Stop()
+	v.held.end()
 	return v.renewal.close()
 }
 

@@ -137,10 +137,13 @@ const (
 )
 
 // newAttempts bounds the concurrent attempts, in total and of one organization. The organization
-// with the fewest goes next, so that hanging receivers delay only the events of their own
-// organization. Events wait without a time limit.
+// with the fewest goes next, and none takes more than it leaves, so that hanging receivers delay
+// only the events of their own organization, however many organizations have some. Events wait
+// without a time limit.
 func newAttempts(most, orgMost int64) *fair.Queue {
-	return fair.NewQueue(fair.Options{Capacity: most, Share: orgMost, Waiting: math.MaxInt, Wait: math.MaxInt64})
+	return fair.NewQueue(fair.Options{
+		Capacity: most, Share: orgMost, LeavesRoom: true, Waiting: math.MaxInt, Wait: math.MaxInt64,
+	})
 }
 
 // Stats are counts since the start, but for Pending.

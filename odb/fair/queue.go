@@ -34,6 +34,9 @@ type Options struct {
 	// RepoShare is the part of an organization's share, in quarters, that one repository may hold; all
 	// of it if 0.
 	RepoShare int64
+	// LeavesRoom says that an organization which holds something gets no more than would still be
+	// free: so something is left for those that hold nothing, however many take all that they may.
+	LeavesRoom bool
 	// Waiting is the maximum number of waiters. One organization may have half of them, and one
 	// repository half of that.
 	Waiting int
@@ -132,7 +135,7 @@ func (q *Queue) repoLimit(share int64) int64 {
 func (q *Queue) Acquire(ctx context.Context, t Tenant, share, amount int64) (release func(), err error) {
 	q.mu.Lock()
 	token, amount := q.enterLocked(t, share, amount)
-	if q.root.waiting == 0 && token.fits(amount) {
+	if q.root.waiting == 0 && q.fullFor(token, amount) == nil {
 		q.takeLocked(token, amount)
 		q.checkLocked(token)
 		q.mu.Unlock()
@@ -154,7 +157,7 @@ func (q *Queue) TryAcquire(t Tenant, share, amount int64) (release func(), ok bo
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	token, amount := q.enterLocked(t, share, amount)
-	if q.root.waiting > 0 || !token.fits(amount) {
+	if q.root.waiting > 0 || q.fullFor(token, amount) != nil {
 		return nil, false
 	}
 	q.takeLocked(token, amount)
@@ -249,6 +252,19 @@ func (q *Queue) enterLocked(t Tenant, share, amount int64) (*node, int64) {
 	return token, min(amount, repo.limit)
 }
 
+// fullFor returns the lowest node without room for amount, from a token upwards, nil if all have
+// room. An organization that is to leave room holds something, whose release unblocks it.
+func (q *Queue) fullFor(token *node, amount int64) *node {
+	if full := token.fullFor(amount); full != nil || !q.options.LeavesRoom {
+		return full
+	}
+	org := token.parent.parent
+	if org.used > 0 && org.used+amount > q.options.Capacity-q.root.used {
+		return org
+	}
+	return nil
+}
+
 func (q *Queue) takeLocked(token *node, amount int64) {
 	q.tick++
 	for n := token; n != nil; n = n.parent {
@@ -299,7 +315,7 @@ func (q *Queue) dispatchLocked() {
 			return // all waiters have reached their shares
 		}
 		w := n.first
-		full := n.fullFor(w.amount)
+		full := q.fullFor(n, w.amount)
 		switch {
 		case full == &q.root:
 			return

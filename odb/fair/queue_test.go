@@ -159,15 +159,19 @@ func TestQueueAgainstModel(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { playQueue(t, rand.New(rand.NewPCG(seed, 1))) })
+			for _, leavesRoom := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) { playQueue(t, rand.New(rand.NewPCG(seed, 1)), leavesRoom) })
+			}
 		})
 	}
 }
 
-func playQueue(t *testing.T, random *rand.Rand) {
+func playQueue(t *testing.T, random *rand.Rand, leavesRoom bool) {
 	t.Helper()
 	const capacity, waitingMax = 40, 24
-	q := fair.NewQueue(fair.Options{Capacity: capacity, RepoShare: 3, Waiting: waitingMax, Wait: time.Hour})
+	q := fair.NewQueue(fair.Options{
+		Capacity: capacity, RepoShare: 3, LeavesRoom: leavesRoom, Waiting: waitingMax, Wait: time.Hour,
+	})
 	var held, waiting []*asked
 	for range 600 {
 		switch n := random.IntN(10); {
@@ -193,7 +197,7 @@ func playQueue(t *testing.T, random *rand.Rand) {
 			}
 		}
 		waiting = stay
-		checkQueue(t, q, held, waiting)
+		checkQueue(t, q, held, waiting, leavesRoom)
 	}
 	for len(held) > 0 { // all that stayed are served finally
 		held[0].release()
@@ -213,7 +217,7 @@ func playQueue(t *testing.T, random *rand.Rand) {
 	}
 }
 
-func checkQueue(t *testing.T, q *fair.Queue, held, waiting []*asked) {
+func checkQueue(t *testing.T, q *fair.Queue, held, waiting []*asked, leavesRoom bool) {
 	t.Helper()
 	const capacity, share, repoShare, waitingMax = 40, 20, 15, 24
 	var all int64
@@ -236,9 +240,12 @@ func checkQueue(t *testing.T, q *fair.Queue, held, waiting []*asked) {
 			t.Fatalf("%v: %d and %d held, %d and %d wait", a.tenant, orgs[org], repos[repo], crowd[org], crowd[repo])
 		}
 	}
-	// With room for the largest request of all, every waiter is held back by a share.
+	// With room for the largest request of all, every waiter is held back by a share, or leaves room.
 	if all+9 <= capacity {
 		for _, a := range waiting {
+			if leavesRoom && orgs[a.tenant.Org] > 0 {
+				continue
+			}
 			if orgs[a.tenant.Org]+9 <= share && repos[a.tenant.Repo]+9 <= repoShare {
 				t.Fatalf("%v waits for %d though %d of %d are used, %d by its organization", a.tenant, a.amount, all, capacity,
 					orgs[a.tenant.Org])

@@ -67,6 +67,7 @@ type holder struct {
 	ref     string // that leads to it; "" if the repository does not have it
 	dropped bool   // the ref has been deleted
 	forked  bool   // the repository is a fork of the one that has the ref
+	undone  bool   // an undo has brought the ref back since
 	odd     bool   // the ref may lead to another object than a commit
 	// make lets the server itself make the commit that the ref leads to.
 	make func(a *act)
@@ -76,6 +77,7 @@ var holders = map[string]*holder{
 	"nothing":                 {odd: true},
 	"a deleted branch":        {ref: "refs/heads/free/h", dropped: true},
 	"a free branch":           {ref: "refs/heads/free/h"},
+	"an undo":                 {ref: "refs/heads/free/h", dropped: true, undone: true},
 	"a free tag":              {ref: "refs/tags/free/h", odd: true},
 	"free notes":              {ref: "refs/notes/free/h"},
 	"a free ephemeral branch": {ref: aside + "refs/heads/free/h"},
@@ -124,6 +126,12 @@ func (s *policyServer) prepare(name string, w *way, what string, held *holder) *
 	}
 	if held.dropped {
 		s.place(repo, s.empty, held.ref, "")
+	}
+	if held.undone {
+		a.json("POST "+v1+"/undo", `{"sequence":%d}`, s.standing(name).sequence)
+		if s.standing(name).refs[held.ref] != a.id {
+			s.t.Fatalf("%s has not come back", held.ref)
+		}
 	}
 	if held.forked {
 		s.create(engine.CreateRequest{Name: name, Base: &engine.Base{Name: create.Name}})
@@ -307,7 +315,7 @@ func (w *way) cases(h *history) (cases []policyCase) {
 			switch {
 			case what == "root" || what == "base" || what == "notes" || what == "note":
 			case h.parents[h.ids[what]] == nil && !holder.odd:
-			case holder.ref == "" && (w.stored || w.branch), w.branch && (!branch || holder.dropped):
+			case holder.ref == "" && (w.stored || w.branch), w.branch && (!branch || holder.dropped && !holder.undone):
 			case holder.make != nil && what != "unsigned":
 			case what == "signed", what == "unsigned", what == "signed on unsigned", held == "nothing", held == "a free branch",
 				held == "a free tag":

@@ -101,15 +101,32 @@ func (v *View) ReadAt(ctx context.Context, at Location) (object.Type, []byte, er
 	return t, data, err
 }
 
-func (v *View) readChain(ctx context.Context, at Location) (object.Type, []byte, error) {
+func (v *View) readChain(ctx context.Context, at Location) (t object.Type, data []byte, err error) {
 	chain, base, err := v.descend(ctx, at, segment.WholeMax)
 	if err != nil {
 		return 0, nil, err
 	}
-	data := base.data
-	if err := needLarge(ctx, chain, &base); err != nil {
+	largest := largestOf(chain, &base)
+	if largest < largeFrom {
+		return v.build(ctx, chain, &base)
+	}
+	if err := fair.Need(ctx, largeCosts*largest); err != nil {
 		return 0, nil, err
 	}
+	err = fair.Do(ctx, func(ctx context.Context) error {
+		if hit, ok := v.recall(&at); ok { // another request may have read it during the waits
+			t, data = hit.Kind, hit.Data
+			return nil
+		}
+		t, data, err = v.build(ctx, chain, &base)
+		return err
+	})
+	return t, data, err
+}
+
+// build returns the object at the top of a chain.
+func (v *View) build(ctx context.Context, chain []chainLink, base *bottom) (_ object.Type, _ []byte, err error) {
+	data := base.data
 	if !base.inMemory {
 		if data, err = base.at.layer.content(ctx, base.at); err != nil {
 			return 0, nil, err
@@ -125,23 +142,20 @@ func (v *View) readChain(ctx context.Context, at Location) (object.Type, []byte,
 	return base.Type, data, nil
 }
 
-// Memory is requested for objects of largeFrom bytes or more before they are read: together with
-// their sources and results they hold largeCosts times their size.
+// Objects of largeFrom bytes or more are read in a turn at the processors. Memory is requested for
+// them before: together with their sources and results they hold largeCosts times their size.
 const (
 	largeFrom  = mebibyte
 	largeCosts = 4
 )
 
-// needLarge requests the memory for the largest object of a chain.
-func needLarge(ctx context.Context, chain []chainLink, base *bottom) error {
+// largestOf returns the size of the largest object of a chain.
+func largestOf(chain []chainLink, base *bottom) int64 {
 	largest := base.Size
 	for i := range chain {
 		largest = max(largest, chain[i].Size)
 	}
-	if largest < largeFrom {
-		return nil
-	}
-	return fair.Need(ctx, largeCosts*largest)
+	return largest
 }
 
 // descend returns the deltas between the object at a location and the base at the bottom, nearest

@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"packhorse/odb/fair"
 	"packhorse/odb/hot"
@@ -107,9 +108,22 @@ func (s *Store) askVisibility(pool PoolID) error {
 
 // HoldVisibilityWalks lets no visibility walk begin until release is called.
 func (s *Store) HoldVisibilityWalks() (release func()) {
-	var all []func()
+	var owners []string
 	for i := range visibilityWalkMax {
-		release, err := s.visibility.turns.Acquire(s.closing, fair.Tenant{Org: fmt.Sprint("held ", i)}, 0, 1)
+		owners = append(owners, fmt.Sprint("held ", i))
+	}
+	return s.holdVisibilityWalks(owners)
+}
+
+// HoldVisibilityWalksOf lets no visibility walk of an owner begin until release is called.
+func (s *Store) HoldVisibilityWalksOf(owner string) (release func()) {
+	return s.holdVisibilityWalks(slices.Repeat([]string{owner}, visibilityWalkOwnerMax))
+}
+
+func (s *Store) holdVisibilityWalks(owners []string) (release func()) {
+	var all []func()
+	for _, owner := range owners {
+		release, err := s.visibility.turns.Acquire(s.closing, fair.Tenant{Org: owner}, 0, 1)
 		if err != nil {
 			panic(err)
 		}

@@ -61,6 +61,36 @@ func TestVisibilityWalksTakeTurns(t *testing.T) {
 	}
 }
 
+// Walks of one owner, however long they take and however many wait, leave room for those of
+// another one.
+func TestVisibilityWalksOfOwners(t *testing.T) {
+	t.Parallel()
+	g, public, secret := twoLines(t)
+	below := g.Tips("refs/heads/secret")[0] // is reached but is no tip
+	h := odbtest.NewPool(t, odb.Options{})
+	fills["one segment"](h, g)
+	release := h.Store.HoldVisibilityWalksOf("acme") // as many as it may have
+	const crowd = 5
+	var waiters sync.WaitGroup
+	for range crowd {
+		v := forkPool(h, public).View().For("acme")
+		waiters.Go(func() {
+			if has, err := v.Has(t.Context(), below); err != nil || has {
+				t.Errorf("Has of a fork of acme = %v, %v", has, err)
+			}
+		})
+	}
+	awaitVisibilityWaiters(t, h.Store, crowd)
+	if has, err := forkPool(h, public, secret).View().For("other").Has(t.Context(), below); err != nil || !has {
+		t.Errorf("Has of a fork of another owner = %v, %v", has, err)
+	}
+	if n := h.Store.Stats().VisibilityWalkCount; n != 1 {
+		t.Errorf("%d walks have begun, want that of the other owner", n)
+	}
+	release()
+	waiters.Wait()
+}
+
 // awaitVisibilityWaiters returns when count requests wait for visibility sets.
 func awaitVisibilityWaiters(t *testing.T, s *odb.Store, count int) {
 	t.Helper()

@@ -18,6 +18,7 @@ import (
 	"packhorse/engine/commit"
 	"packhorse/engine/enginetest"
 	"packhorse/fuzz/oracle"
+	"packhorse/odb"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -247,6 +248,43 @@ func TestUploadRefuses(t *testing.T) {
 	}
 	if len(page.Items) != 1 || page.Items[0].Tip != first.New {
 		t.Errorf("after refusals the branches are %v, want only main at %s", page.Items, first.New)
+	}
+}
+
+// TestUploadContentTooLarge uploads contents around the limit of an object, in one chunk and in
+// several: the refusal names the path, the limit and its flag, and nothing is committed.
+func TestUploadContentTooLarge(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(),
+		engine.Config{Objects: odb.Options{Limits: odb.Limits{ObjectBytes: limit}}})
+	defer shut()
+	repo := enginetest.Create(t, host, "r")
+	for _, size := range []int{limit, limit + 1} {
+		for _, piece := range []int{size, 100_000} {
+			u, err := repo.NewUpload(t.Context(), acme, engine.UploadRequest{
+				Target: main, Details: engine.CommitDetails{Message: "m", Author: thor},
+				Operations: []engine.FileOperation{{Path: "dir/large", ContentID: "7"}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for rest := size; rest > 0 && err == nil; rest -= piece {
+				err = u.Chunk(t.Context(), "7", make([]byte, min(piece, rest)), rest <= piece)
+			}
+			if err == nil {
+				_, err = u.Finish(t.Context())
+			}
+			u.Close()
+			const want = `path "dir/large": its content (content_id "7") is larger than 1 MiB, the limit (--object-max)`
+			if size == limit && err != nil ||
+				size > limit && (!errors.Is(err, engine.ErrTooLarge) || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%d bytes in pieces of %d: %v", size, piece, err)
+			}
+		}
+	}
+	if sequence, err := repo.Sequence(t.Context()); err != nil || sequence != 3 {
+		t.Errorf("the repository is at %d, %v, and not at the second of two commits", sequence, err)
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 	"packhorse/odb/fair"
 )
 
-// TestMemoryOfLargeRequests makes requests about a file of some megabytes, and about a small file in
-// a folder with very many. Each holds more memory than it was admitted for, in proportion to the
+// TestMemoryOfLargeRequests makes requests about a file of some megabytes, and about a small file
+// in a folder with very many. Each holds more memory than it was admitted for, in proportion to the
 // file or to the folder, and is refused where there cannot be so much.
 func TestMemoryOfLargeRequests(t *testing.T) {
 	t.Parallel()

@@ -230,6 +230,8 @@ func (s *store) sharedFigures() []api.Figure {
 	add("lease_age_seconds", "Time since this server last told the others that it lives.", func() float64 {
 		return s.host.Member().Age().Seconds()
 	})
+	add("clock_difference_seconds", "Largest difference between the clock of this server and that of another one.",
+		func() float64 { return s.host.Member().ClockDifference().Seconds() })
 	add("duties", "Duties of all servers that this one does.", func() float64 {
 		return float64(len(s.host.Member().Held()))
 	})

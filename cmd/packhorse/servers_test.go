@@ -112,6 +112,9 @@ func TestServers(t *testing.T) {
 	if line := fmt.Sprintf("packhorse_duties %d\n", len(duties)); !strings.Contains(figures, line) {
 		t.Errorf("the metrics lack %q", line)
 	}
+	if line := "\npackhorse_clock_difference_seconds "; !strings.Contains(figures, line) {
+		t.Errorf("the metrics lack %q", line)
+	}
 
 	if err := os.RemoveAll(stores.options(dir, 0).Dir); err != nil { // nothing is only there
 		t.Fatal(err)

@@ -4,9 +4,9 @@
 // Start at [Join]. Each server keeps a row that it renews with every beat, and reads all rows
 // several times between two beats; a server whose row has stood still for a while is removed by any
 // other, in a batch that requires the row as it was seen. A duty is a row that names its owner, and
-// is free when the owner has no row. No clock is compared with that of another machine: each server
-// measures, by its own monotonic clock, how long the row of another stands still. A server that
-// cannot renew its row ends its duties before the others may remove it.
+// is free when the owner has no row. Nothing is decided by the clock of another machine: each
+// server measures, by its own monotonic clock, how long the row of another stands still. A server
+// that cannot renew its row ends its duties before the others may remove it.
 //
 // The duties of a server that was killed are done by another one within 18 seconds, and the time of
 // some calls of the store: a second until the others have seen its last row, 15 of patience, a
@@ -20,6 +20,7 @@
 //	list     the servers as operators see them
 //	horizon  instants after which all views of the other servers began
 //	live     the IDs of servers that were not removed
+//	clocks   how far the clocks of the others differ, for operators
 //
 // Ownership of a duty saves work and guards nothing: what a duty writes holds by the preconditions
 // of its own batches.
@@ -56,7 +57,9 @@ type Config struct {
 	// times as often. Patience is how long the row of another server may stand still, 15 s; every
 	// server must have the same.
 	Beat, Patience time.Duration
-	Logger         *slog.Logger
+	// Now is the clock that is compared with those of the others, time.Now by default.
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
 // Views counts the open views of the store's layers in this server by epoch, which is the number of
@@ -107,6 +110,7 @@ type Member struct {
 	renewed time.Time       // when the last renewal that succeeded began
 	held    []string        // the duties that run, sorted
 	tenure  context.Context // of the term
+	apart   time.Duration   // see ClockDifference
 
 	// The fields below belong to the goroutine that beats.
 	row  []byte                // the last one that was sent, nil when it was removed
@@ -114,6 +118,9 @@ type Member struct {
 	sent time.Time             // when the renewal began that sent it
 	seen map[serverID]sighting // of the other servers
 	term *term
+
+	clocks map[serverID]clock // of the other servers
+	looked time.Time          // when the last look began, by Now
 }
 
 // sighting is the row of another server, and since when it has not changed.
@@ -130,6 +137,9 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 		c.Views = new(noViews)
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
 	if c.Departed == nil {
 		c.Departed = func() {}
 	}
@@ -222,7 +232,9 @@ func (m *Member) enter(ctx context.Context) error {
 
 // encode returns the row of a number.
 func (m *Member) encode(beat uint64) []byte {
-	row := serverRow{Beat: beat, Oldest: m.Views.Oldest(), URL: m.URL, Version: m.Version, Intents: true}
+	row := serverRow{
+		Beat: beat, Oldest: m.Views.Oldest(), URL: m.URL, Version: m.Version, Time: m.Now().UTC(), Intents: true,
+	}
 	for _, d := range m.Duties {
 		row.Duties = append(row.Duties, d.Name)
 	}
@@ -270,11 +282,13 @@ func (m *Member) pulse(ctx context.Context, beat bool) error {
 			m.mu.Unlock()
 		}
 	}
-	begun := time.Now()
+	begun, clock := time.Now(), m.Now()
 	rows, err := readRows(ctx, m.Keys)
 	if err != nil {
 		return err
 	}
+	m.compareClocks(ctx, rows, m.looked, m.Now())
+	m.looked = clock
 	m.observe(rows, time.Now())
 	if _, there := rows.servers[m.id]; beat || !there {
 		if err := m.renew(ctx, rows, begun); err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"time"
 
 	"packhorse/odb/kv"
 )
@@ -36,6 +37,8 @@ type serverRow struct {
 	URL     string   `json:"url,omitempty"`
 	Version string   `json:"version,omitempty"`
 	Duties  []string `json:"duties,omitempty"` // that it does when they fall to it
+	// Time is when the row was made, by the clock of the server; older releases do not tell it.
+	Time time.Time `json:"time,omitzero"`
 	// Intents says that the server notes files before it stores them; older releases do not.
 	Intents bool `json:"intents,omitempty"`
 }

@@ -159,7 +159,7 @@ func (c devCommand) check(ctx context.Context) error {
 	); err != nil {
 		return err
 	}
-	if !c.shared() && kv.InUse(filepath.Join(c.Data, keysFolder)) {
+	if kv.InUse(filepath.Join(c.Data, lockedFolder(c.sharedFlags))) {
 		return fmt.Errorf("%s %w", c.Data, errInUse)
 	}
 	if _, err := os.Stat(c.SecretKey); err == nil {

@@ -121,7 +121,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	if err := cmp.Or(checkSecret(flags.SecretKey), checkPlace(at.data, flags.sharedFlags)); err != nil {
 		return nil, err
 	}
-	if !flags.shared() && kv.InUse(filepath.Join(at.data, keysFolder)) {
+	if kv.InUse(filepath.Join(at.data, lockedFolder(flags.sharedFlags))) {
 		return nil, fmt.Errorf("%s %w", at.data, errInUse)
 	}
 	if err := s.listen(ctx, at.address); err != nil {

@@ -59,6 +59,14 @@ func (f sharedFlags) check(dir string) error {
 	return nil
 }
 
+// lockedFolder is the folder in a data folder that is locked while a server uses it.
+func lockedFolder(flags sharedFlags) string {
+	if flags.shared() {
+		return spoolFolder
+	}
+	return keysFolder
+}
+
 // openKeys opens the database.
 func (f sharedFlags) openKeys(ctx context.Context, logger *slog.Logger) (*postgres.Store, error) {
 	keys, err := postgres.Open(ctx, postgres.Options{URL: f.Keys, Conns: f.KeysConns, Logger: logger})
@@ -68,44 +76,58 @@ func (f sharedFlags) openKeys(ctx context.Context, logger *slog.Logger) (*postgr
 	return keys, nil
 }
 
-// openShared opens the stores that several servers share.
-func (s *store) openShared(
-	ctx context.Context, dir string, flags storeFlags, logger *slog.Logger,
-) (kv.Store, file.Store, error) {
+// reachShared opens the stores that several servers share, as far as that needs no data folder.
+func (s *store) reachShared(ctx context.Context, flags storeFlags, around outside, logger *slog.Logger) error {
 	location, err := s3.ParseLocation(flags.Files)
 	if err != nil {
-		return nil, nil, &usageError{"--files: " + err.Error()}
+		return &usageError{"--files: " + err.Error()}
 	}
 	keys, err := flags.openKeys(ctx, logger)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	s.closers = append(s.closers, func(context.Context) error { return keys.Close() })
-	bucket, err := s3.Open(ctx, s3.Options{Location: location, Dir: filepath.Join(dir, spoolFolder), Log: logger})
+	bucket, err := s3.Open(ctx, s3.Options{Location: location, Log: logger})
+	if err != nil {
+		return fmt.Errorf("--files: %w", err)
+	}
+	s.shared = &sharedStores{keys: keys, bucket: bucket}
+	s.closers = append(s.closers, func(context.Context) error {
+		if s.shared.files != nil {
+			return s.shared.files.Close() // and the bucket
+		}
+		return bucket.Close()
+	})
+	without, err := probe(ctx, keys, bucket)
+	if err != nil {
+		return err
+	}
+	if without != "" {
+		logger.Info("the bucket's service does without", "missing", without)
+	}
+	if err := claim(ctx, keys, bucket); err != nil {
+		return err
+	}
+	return s.openOrgs(ctx, keys, around)
+}
+
+// openShared opens the data folder of stores that were reached.
+func (s *store) openShared(
+	_ context.Context, dir string, flags storeFlags, logger *slog.Logger,
+) (kv.Store, file.Store, error) {
+	err := s.shared.bucket.Occupy(filepath.Join(dir, spoolFolder))
 	if errors.Is(err, file.ErrLocked) {
 		return nil, nil, fmt.Errorf("%s %w", dir, errInUse)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("--files: %w", err)
 	}
-	files, err := cache.Open(filepath.Join(dir, blocksFolder),
-		cache.Options{Store: bucket, Bytes: int64(flags.CacheBytes), Log: logger})
-	if err != nil {
-		return nil, nil, errors.Join(err, bucket.Close())
-	}
-	s.closers = append(s.closers, func(context.Context) error { return files.Close() }) // and the bucket
-	without, err := probe(ctx, keys, bucket)
+	s.shared.files, err = cache.Open(filepath.Join(dir, blocksFolder),
+		cache.Options{Store: s.shared.bucket, Bytes: int64(flags.CacheBytes), Log: logger})
 	if err != nil {
 		return nil, nil, err
 	}
-	if without != "" {
-		logger.Info("the bucket's service does without", "missing", without)
-	}
-	if err := claim(ctx, keys, bucket); err != nil {
-		return nil, nil, err
-	}
-	s.shared = &sharedStores{keys: keys, bucket: bucket, files: files}
-	return keys, files, nil
+	return s.shared.keys, s.shared.files, nil
 }
 
 // probe tries the bucket. What a start leaves of the probe when it is killed is collected, unless

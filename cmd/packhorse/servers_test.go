@@ -1,7 +1,11 @@
 package main_test
 
 import (
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,16 +14,23 @@ import (
 	"testing"
 	"time"
 
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
+
 	"packhorse/cmd/packhorse/packhorsetest"
 	"packhorse/fuzz/oracle"
+	"packhorse/odb/file/s3"
 	"packhorse/odb/file/s3/s3test"
+	"packhorse/odb/intent"
+	"packhorse/odb/kv"
+	"packhorse/odb/kv/postgres"
 	"packhorse/odb/kv/postgres/postgrestest"
 )
 
 // sharedStores are a database and a place in a bucket for several servers.
 type sharedStores struct {
 	keys, files string
-	env         []string // of the servers
+	env         []string       // of the servers
+	service     *s3test.Server // of files; nil if the test has made these itself
 }
 
 // newSharedStores makes empty stores, or skips the test where PostgreSQL or an S3 service is
@@ -28,7 +39,8 @@ func newSharedStores(t *testing.T) *sharedStores {
 	t.Helper()
 	skipShort(t)
 	s := &sharedStores{keys: postgrestest.Database(t)}
-	s.files, s.env = s3test.Start(t).Place(t)
+	s.service = s3test.Start(t)
+	s.files, s.env = s.service.Place(t)
 	return s
 }
 
@@ -199,8 +211,60 @@ func awaitDuties(t *testing.T, stores *sharedStores, count int, want []string) [
 	}
 }
 
+// stateOf is what servers keep: every file below a folder but sockets, every row of databases
+// but notes of files, and every object of buckets. A line each, with a hash of the content.
+func stateOf(t *testing.T, dir string, stores ...*sharedStores) (state []string) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	add := func(where, name string, content []byte) {
+		state = append(state, fmt.Sprintf("%s %q %x", where, name, sha256.Sum256(content)))
+	}
+	must(filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		// To open and close the file of a lock would end the lock that this process has.
+		if err != nil || !entry.Type().IsRegular() || entry.Name() == "LOCK" {
+			add(entry.Type().String(), path, nil)
+			return err
+		}
+		content, err := os.ReadFile(path)
+		add("file", path, content)
+		return err
+	}))
+	for _, s := range stores {
+		keys, err := postgres.Open(t.Context(), postgres.Options{URL: s.keys, Conns: 2})
+		must(err)
+		for row, err := range keys.Scan(t.Context(), kv.ScanOptions{}) {
+			must(err)
+			if row.Key[0] != intent.Table { // a probe that fails leaves its note to the collector
+				add("row", string(row.Key), row.Value)
+			}
+		}
+		must(keys.Close())
+		location, err := s3.ParseLocation(s.files)
+		must(err)
+		client := s.service.Client()
+		list, err := client.ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: &location.Bucket})
+		must(err)
+		if *list.IsTruncated || len(list.Contents) == 0 {
+			t.Fatalf("%d objects in the bucket", len(list.Contents))
+		}
+		for _, object := range list.Contents {
+			got, err := client.GetObject(t.Context(), &awss3.GetObjectInput{Bucket: &location.Bucket, Key: object.Key})
+			must(err)
+			content, err := io.ReadAll(got.Body)
+			must(errors.Join(err, got.Body.Close()))
+			add("object", *object.Key, content)
+		}
+	}
+	return state
+}
+
 // TestServersRefusals starts servers with stores that are not theirs: each refusal is a line that
-// says why, and changes nothing.
+// says why, and changes nothing: no file, no row, no object.
 func TestServersRefusals(t *testing.T) {
 	t.Parallel()
 	stores, other, dir := newSharedStores(t), newSharedStores(t), t.TempDir()
@@ -224,6 +288,12 @@ func TestServersRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared := start(t, stores.options(dir, 0))
+	git := oracle.New(t)
+	git.Seed(oracle.History{Seed: 7, Commits: 50, Binary: true})
+	git.Git("push", "--quiet", "--mirror", strings.Replace(shared.URL, "://", "://t:"+create(t, shared, "r")+"@", 1)+"/r.git")
+	if err := shared.Stop(); err != nil { // it would change rows
+		t.Fatal(err)
+	}
 	noDatabase := stores.keys[:strings.LastIndex(stores.keys, "/packhorse_test_")] + "/none" +
 		stores.keys[strings.Index(stores.keys, "?"):]
 	with := func(keys, files string) []string { return []string{"--keys", keys, "--files", files} }
@@ -248,7 +318,19 @@ func TestServersRefusals(t *testing.T) {
 		"organizations twice":  {"new", stores.flags(), 2, "--orgs: the organizations are in the database of --keys: leave --orgs out"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if strings.Contains(c.want, "in use") { // as by a server that changes nothing meanwhile
+				options := stores.service.Options(t)
+				options.Dir = filepath.Join(dir, c.data, "spool")
+				s3test.Open(t, options)
+			}
+			before := stateOf(t, dir, stores, other)
 			got := serve(c.data, c.flags...)
+			after := stateOf(t, dir, stores, other)
+			for _, line := range slices.Concat(before, after) {
+				if slices.Contains(before, line) != slices.Contains(after, line) {
+					t.Errorf("changed: %s", line)
+				}
+			}
 			line := strings.TrimSuffix(got.errOut, "\n")
 			if got.status != c.status || !strings.Contains(line, c.want) || strings.Contains(line, "\n") {
 				t.Errorf("%+v, want %q", got, c.want)
@@ -262,8 +344,5 @@ func TestServersRefusals(t *testing.T) {
 	got = packhorse(t, nil, "serve", "--data", filepath.Join(dir, "new"), "--listen", "127.0.0.1:0")
 	if got.status != 2 || !strings.Contains(got.errOut, "missing flags: --orgs=DIR") {
 		t.Errorf("%+v", got)
-	}
-	if err := shared.Stop(); err != nil {
-		t.Error(err)
 	}
 }

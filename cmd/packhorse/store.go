@@ -136,6 +136,17 @@ func openStore(
 	if err := checkPlace(dir, flags.sharedFlags); err != nil {
 		return nil, err
 	}
+	s := &store{damage: func() error { return nil }}
+	defer func() {
+		if err != nil {
+			err = errors.Join(nameStore(dir, flags.sharedFlags, err), s.close(ctx))
+		}
+	}()
+	if flags.shared() { // first: a refusal is to leave no folder behind
+		if err := s.reachShared(ctx, flags, around, logger); err != nil {
+			return nil, err
+		}
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -143,12 +154,6 @@ func openStore(
 		return nil, err
 	}
 	warnOfLoose(dir, logger)
-	s := &store{damage: func() error { return nil }}
-	defer func() {
-		if err != nil {
-			err = errors.Join(nameStore(dir, flags.sharedFlags, err), s.close(ctx))
-		}
-	}()
 	if s.space, err = space.Open(dir, space.Options{MinBytes: int64(flags.MinFree), Logger: logger}); err != nil {
 		return nil, err
 	}
@@ -161,12 +166,10 @@ func openStore(
 	if err != nil {
 		return nil, err
 	}
-	if around.openOrgs != nil {
-		shut, err := around.openOrgs(ctx, keys)
-		if err != nil {
+	if !flags.shared() {
+		if err := s.openOrgs(ctx, keys, around); err != nil {
 			return nil, err
 		}
-		s.closers = append(s.closers, func(context.Context) error { shut(); return nil })
 	}
 	s.clones, err = openClones(filepath.Join(dir, cacheFolder), flags, logger)
 	if err != nil {
@@ -260,6 +263,19 @@ func (s *store) openEmbedded(
 	}
 	s.closers = append(s.closers, func(context.Context) error { return files.Close() })
 	return keys, files, nil
+}
+
+// openOrgs does what has to be done before anything asks about organizations.
+func (s *store) openOrgs(ctx context.Context, keys kv.Store, around outside) error {
+	if around.openOrgs == nil {
+		return nil
+	}
+	shut, err := around.openOrgs(ctx, keys)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func(context.Context) error { shut(); return nil })
+	return nil
 }
 
 // openClones opens the clone cache, unless it is switched off. Nothing runs in it before the first

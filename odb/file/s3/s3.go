@@ -39,9 +39,9 @@ const uploadsDefault = 8
 type Options struct {
 	Location
 	// Dir is the folder on the local disk for spools and scratch files. It belongs to one process at a
-	// time; what an earlier one has left in it is removed.
+	// time; what an earlier one has left in it is removed. Empty: [Store.Occupy] names it.
 	Dir string
-	// FS holds Dir; nil is the file system of the machine.
+	// FS holds the folder; nil is the file system of the machine.
 	FS vfs.FS
 	// Credentials are by default what the tools of Amazon find: the environment, profiles, and the
 	// roles of machines and containers.
@@ -59,7 +59,8 @@ type Options struct {
 type Store struct {
 	location Location
 	client   *s3.Client
-	local    *folder
+	fs       vfs.FS
+	local    *folder // nil before Occupy
 	backoff  time.Duration
 	log      *slog.Logger
 
@@ -92,19 +93,31 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if options.FS == nil {
 		options.FS = vfs.Default
 	}
-	local, err := openFolder(options.FS, options.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", options.Location, err)
-	}
-	return &Store{
+	s := &Store{
 		location: options.Location,
 		client:   client,
-		local:    local,
+		fs:       options.FS,
 		backoff:  cmp.Or(options.Backoff, 100*time.Millisecond),
 		log:      cmp.Or(options.Log, slog.New(slog.DiscardHandler)),
 		uploads:  make(chan struct{}, cmp.Or(options.Uploads, uploadsDefault)),
 		writing:  make(map[string]struct{}),
-	}, nil
+	}
+	if options.Dir != "" {
+		if err := s.Occupy(options.Dir); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Occupy takes the local folder of a store that was opened without one. Files, scratch files and
+// free space must not be asked for before. Errors: [file.ErrLocked] while another process uses the
+// folder.
+func (s *Store) Occupy(dir string) (err error) {
+	if s.local, err = openFolder(s.fs, dir); err != nil {
+		return fmt.Errorf("open %s: %w", s.location, err)
+	}
+	return nil
 }
 
 // String returns the location without its settings.
@@ -185,6 +198,9 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	s.running.Wait()
+	if s.local == nil {
+		return nil
+	}
 	return s.local.close()
 }
 

@@ -22,9 +22,11 @@ import (
 
 	"packhorse/engine"
 	"packhorse/engine/credential"
+	"packhorse/engine/enginetest"
 	"packhorse/engine/upstream"
 	"packhorse/fuzz/oracle"
 	"packhorse/odb/kv"
+	"packhorse/odb/kv/trips"
 	"packhorse/odb/odbtest"
 	"packhorse/refs"
 )
@@ -279,6 +281,29 @@ func TestImportIsWaitedFor(t *testing.T) {
 	n.synced()
 	if _, err := n.open().Imported(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestImportWaitTrips counts what a request asks of the store while it waits for an import that
+// hangs: it looks again ever more seldom.
+func TestImportWaitTrips(t *testing.T) {
+	t.Parallel()
+	f := newFar(t)
+	reached, release := f.hang("info/refs")
+	defer release()
+	config := f.config()
+	config.Upstreams.ImportWait = 400 * time.Millisecond
+	host := enginetest.OpenBehind(t, config, func(keys kv.Store) kv.Store { return trips.Over(keys, 0) })
+	n := &near{t: t, host: host}
+	repo := n.create(engine.UpstreamBase{})
+	arrive(t, reached)
+	ctx, log := trips.Record(t.Context())
+	if _, err := repo.Imported(ctx); !errors.Is(err, engine.ErrImporting) {
+		t.Errorf("error is %v", err)
+	}
+	// It rests for 20, 40, 80 and 160 ms at least and until the end, and each look is two trips.
+	if log.Count() < 2 || log.Count() > 12 {
+		t.Errorf("%d trips:\n%s", log.Count(), log)
 	}
 }
 

@@ -209,8 +209,13 @@ func (r *Repository) isImporting() bool {
 	return attached && !r.state.Imported && state.Phase == upstream.Syncing
 }
 
-// importPoll is the poll interval of a request that waits for the first import.
-const importPoll = 20 * time.Millisecond
+// A request that waits for the first import looks again after importRest, then after twice as long
+// each time, at most importRestMax: another server may do the import, and over a network each look
+// is some round trips.
+const (
+	importRest    = 20 * time.Millisecond
+	importRestMax = time.Second
+)
 
 // Imported returns the repository when its first import has ended, well or not, at once when it has
 // no upstream.
@@ -219,13 +224,13 @@ const importPoll = 20 * time.Millisecond
 // [ErrNotFound].
 func (r *Repository) Imported(ctx context.Context) (*Repository, error) {
 	deadline, past := time.Now().Add(r.host.upstreams.ImportWait), r.past
-	for r.isImporting() {
+	for rest := importRest; r.isImporting(); rest = min(2*rest, importRestMax) {
 		if time.Now().After(deadline) {
 			return nil, &failure{
 				kind: ErrImporting, text: "the repository is syncing with its upstream for the first time, try again",
 			}
 		}
-		if sleep(ctx, importPoll) != nil {
+		if sleep(ctx, min(rest, time.Until(deadline))) != nil {
 			return nil, &failure{kind: ErrImportWait, text: "the request was cancelled while the repository was being prepared"}
 		}
 		var err error

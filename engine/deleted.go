@@ -41,7 +41,7 @@ func (h *Host) findDeleted(
 	switch {
 	case id.IsZero() && !row.Deleted:
 		return refuse(&failure{kind: ErrRepositoryExists, text: fmt.Sprintf(
-			"repository %q exists; repo_id says which deleted one of that name is meant", name)})
+			"repository %q exists; the ID says which deleted one of that name is meant", name)})
 	case id.IsZero():
 		id = row.ID
 	}

@@ -73,9 +73,11 @@ func (to streams) printf(format string, args ...any) error {
 	return err
 }
 
-// complain prints a line to errOut. If that fails, the exit status still shows the error.
+// complain prints a line to errOut. What a terminal would not print as a character is escaped: the
+// text may name files, or come from another server. If printing fails, the exit status still shows
+// the error.
 func (to streams) complain(format string, args ...any) {
-	_, _ = fmt.Fprintf(to.errOut, "packhorse: "+format+"\n", args...)
+	_, _ = fmt.Fprintln(to.errOut, "packhorse: "+escaped(fmt.Sprintf(format, args...)))
 }
 
 func main() {

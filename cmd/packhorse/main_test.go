@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"packhorse/cmd/packhorse/packhorsetest"
 	"packhorse/odb/kv/postgres/postgrestest"
@@ -178,6 +180,10 @@ func TestUsage(t *testing.T) {
 		"list for a value": {
 			args: []string{"token", "--config", write(t, "c.yaml", "org: [a, b]\n")}, want: "org takes one value",
 		},
+		"control characters": {args: []string{"mer\x1b[2J\u202ege\xff\n"}, want: `unexpected argument mer\x1b[2J\u202ege\xff`},
+		"path with control characters": {
+			args: []string{"token", "--config", "grün\x1b]0;\a.yaml"}, want: `grün\x1b]0;\a.yaml: no such file`,
+		},
 		"mapping for a list": {
 			args: []string{"token", "--config", write(t, "c.yaml", "op: {a: b}\n")}, want: "op: neither a value nor a list",
 		},
@@ -188,6 +194,10 @@ func TestUsage(t *testing.T) {
 			got := packhorse(t, test.env, test.args...)
 			if got.status != 2 || got.out != "" || !strings.Contains(got.errOut, test.want) {
 				t.Errorf("got %+v, want status 2 and %q", got, test.want)
+			}
+			line := strings.TrimSuffix(got.errOut, "\n")
+			if strings.ContainsFunc(line, func(r rune) bool { return !strconv.IsPrint(r) }) || !utf8.ValidString(line) {
+				t.Errorf("a terminal gets %q", line)
 			}
 		})
 	}

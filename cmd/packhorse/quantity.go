@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // quantity is a number of things, which one is the noun for: "1 repository", "2 repositories".
@@ -48,6 +49,23 @@ func moment(at, now time.Time) string {
 		return text + ", in " + spanText(at.Sub(now))
 	}
 	return text + ", " + spanText(now.Sub(at)) + " ago"
+}
+
+// escaped is a text with the escapes of Go's strings in the place of what is no printable
+// character.
+func escaped(text string) string {
+	var out strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if strconv.IsPrint(r) && (r != utf8.RuneError || size > 1) {
+			out.WriteString(text[:size])
+		} else {
+			quoted := strconv.Quote(text[:size])
+			out.WriteString(quoted[1 : len(quoted)-1])
+		}
+		text = text[size:]
+	}
+	return out.String()
 }
 
 // printable is a text of somebody else, quoted if a terminal would do something with it.

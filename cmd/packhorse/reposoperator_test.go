@@ -117,6 +117,7 @@ func (o *operator) operate() {
 	}
 	o.lists(nil, "--deleted", "--org", "beta")
 	o.says(1, "exists", "undelete", on("web/home", "--as", "other")...)
+	o.says(1, `repository "other" exists; the ID says which deleted one of that name is meant`, "undelete", on("other")...)
 	o.says(0, site.ID+" is back, as web/site\n", "undelete", on("web/home", "--id", site.ID, "--as", "web/site")...)
 	o.lists([]string{"acme/other", "acme/web/site", "beta/web/site"})
 	// The listing has what came back last: the others come back, too.

@@ -132,12 +132,40 @@ func runWebhooksRetry(ctx context.Context, host *engine.Host, args webhooksArgs,
 	if len(args.IDs) > 0 && count == 0 {
 		return fmt.Errorf("there is no dead letter %s: webhooks list --dead prints their IDs", strings.Join(args.IDs, ", "))
 	}
+	if count == 0 {
+		if err := checkHook(ctx, host, args); err != nil {
+			return err
+		}
+	}
 	text := quantity(count, "dead letter") + " will be sent again"
 	if more {
 		text += "; there are more, for another call"
 	}
 	_, err = fmt.Fprintln(out, text)
 	return err
+}
+
+// checkHook returns an error if the organization and the URL of args are those of no webhook.
+func checkHook(ctx context.Context, host *engine.Host, args webhooksArgs) error {
+	if args.Org == "" && args.URL == "" {
+		return nil
+	}
+	for status, err := range host.Webhooks().List(ctx) {
+		if err != nil {
+			return fmt.Errorf("list webhooks: %w", err)
+		}
+		if (args.Org == "" || status.Org == args.Org) && (args.URL == "" || status.URL == args.URL) {
+			return nil
+		}
+	}
+	what := "no webhook"
+	if args.URL != "" {
+		what += " " + args.URL
+	}
+	if args.Org != "" {
+		what += " of organization " + args.Org
+	}
+	return fmt.Errorf("%s has had an event: webhooks list prints those that have", what)
 }
 
 // webhooks returns the configuration of webhooks.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -84,8 +85,15 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("listed %s", got)
 	}
 
-	if got := hooks("retry", "--url", "https://other.example/"); got != "0 dead letters will be sent again\n" {
-		t.Errorf("to another one: %s", got)
+	for _, other := range []struct{ flags, want string }{
+		{"--url https://other.example/", "no webhook https://other.example/ has had an event: webhooks list prints those that have"},
+		{"--org bogus", "no webhook of organization bogus has had an event"},
+		{"--org bogus --url " + receiver.URL, "no webhook " + receiver.URL + " of organization bogus has had an event"},
+	} {
+		got := packhorse(t, nil, slices.Concat([]string{"webhooks", "retry", "--data", data}, strings.Fields(other.flags))...)
+		if got.status != 1 || got.out != "" || !strings.Contains(got.errOut, other.want) {
+			t.Errorf("%s: %+v", other.flags, got)
+		}
 	}
 	if got := packhorse(t, nil, "webhooks", "retry", "bogus", "--data", data); got.status != 1 ||
 		!strings.Contains(got.errOut, "there is no dead letter bogus: webhooks list --dead prints their IDs") {
@@ -112,6 +120,9 @@ func TestWebhooks(t *testing.T) {
 	until("the other one is taken", func() bool {
 		return taken.Load() == 2 && hooks("list") == name+"0 parked, 0 transactions behind, 0 dead\n"
 	})
+	if got := hooks("retry", "--org", packhorsetest.Org); got != "0 dead letters will be sent again\n" {
+		t.Errorf("of a webhook without dead letters: %s", got)
+	}
 }
 
 // A malformed --upstream-allow is refused at the start.

@@ -53,7 +53,8 @@ func (c *configCheckCommand) look(ctx context.Context, bad map[string]bool, foun
 		found.fail(tryAudit(ctx, c.Audit))
 	}
 	if good("data") {
-		found.fail(cmp.Or(checkDataFolder(c.Data), checkRestored(c.Data)))
+		found.fail(cmp.Or(checkDataFolder(c.Data), checkRestored(c.Data), checkForeign(c.Data,
+			c.Orgs, c.TLSCert, c.TLSKey, c.Audit, c.SecretKey, c.Upstream.GithubAppKey)))
 		if good("keys", "files") {
 			found.fail(c.check(c.Data))
 		}

@@ -155,7 +155,7 @@ func makeDemo(ctx context.Context, host *engine.Host) error {
 func (c devCommand) check(ctx context.Context) error {
 	if err := cmp.Or(
 		tryAddress(ctx, "--listen", c.Listen), tryAddress(ctx, "--admin-listen", c.AdminListen),
-		checkPlace(c.Data, c.sharedFlags),
+		checkPlace(c.Data, c.sharedFlags), checkForeign(c.Data, c.SecretKey, c.Audit, c.Upstream.GithubAppKey),
 	); err != nil {
 		return err
 	}

@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -110,4 +112,47 @@ func checkDataFolder(dir string) error {
 		}
 	}
 	return nil
+}
+
+// ofServers are the names in a data folder that say that it is one.
+var ofServers = []string{
+	keysFolder, filesFolder, cacheFolder, spoolFolder, blocksFolder, adminSocket, "ballast", restoringMark, devOrgs, devKey,
+}
+
+// checkForeign returns an error, of the flag --data, for a folder that holds something, and nothing
+// of a server: the folder of somebody else is not to be filled because of a slip. What flags name
+// may be in it, and so may hidden files, YAML files and what file systems make.
+func checkForeign(dir string, named ...string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // the folder is to be made, or checkDataFolder says why it cannot be used
+	}
+	foreign := ""
+	for _, entry := range entries {
+		name := entry.Name()
+		if slices.Contains(ofServers, name) {
+			return nil
+		}
+		isNamed := slices.ContainsFunc(named, func(path string) bool {
+			return path != "" && isBelow(filepath.Join(dir, name), path)
+		})
+		if foreign == "" && !isNamed && name[0] != '.' && name != "lost+found" && filepath.Ext(name) != ".yaml" {
+			foreign = name
+		}
+	}
+	if foreign == "" {
+		return nil
+	}
+	return &usageError{fmt.Sprintf("--data: %s holds other files, such as %q, and nothing of packhorse: "+
+		"choose an empty folder, or one that is not there", dir, foreign)}
+}
+
+// isBelow reports whether a path is that of a file or folder, or below it.
+func isBelow(folder, path string) bool {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return false
+	}
+	path, err = filepath.Abs(path)
+	return err == nil && (path == folder || strings.HasPrefix(path, folder+string(filepath.Separator)))
 }

@@ -118,7 +118,8 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 	if around.upstreams, err = s.upstreams(); err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(checkSecret(flags.SecretKey), checkPlace(at.data, flags.sharedFlags)); err != nil {
+	if err := cmp.Or(checkSecret(flags.SecretKey), checkPlace(at.data, flags.sharedFlags), checkForeign(at.data,
+		at.orgs, at.cert, at.key, at.audit, flags.SecretKey, flags.Upstream.GithubAppKey)); err != nil {
 		return nil, err
 	}
 	if kv.InUse(filepath.Join(at.data, lockedFolder(flags.sharedFlags))) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -124,6 +126,32 @@ func TestLocked(t *testing.T) {
 	s3test.Open(t, options)
 	if got := len(list(t, options.Dir)); got != 1 {
 		t.Errorf("%d files in the folder, want the lock", got)
+	}
+}
+
+// TestOccupy opens a store without a local folder, which it takes later, unless another has it.
+func TestOccupy(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "spool")
+	options := s3.Options{Location: s3.Location{Bucket: "none", Endpoint: "http://127.0.0.1:1"}, Credentials: anybody{}}
+	without, first, second := s3test.Open(t, options), s3test.Open(t, options), s3test.Open(t, options)
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is there: %v", err)
+	}
+	if err := without.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := first.Occupy(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Create(t.Context(), "name"); err != nil {
+		t.Error(err)
+	}
+	if err := second.Occupy(dir); !errors.Is(err, file.ErrLocked) {
+		t.Errorf("a second store: %v", err)
+	}
+	if err := errors.Join(first.Close(), second.Occupy(dir), second.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

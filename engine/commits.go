@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/lru"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
@@ -185,17 +186,29 @@ func (h *Host) listing(
 	}
 }
 
-// page reads a page of commits. The slot is for listings that may walk far.
+// page reads a page of commits. A listing that may walk far takes a slot, and turns at the
+// processors.
 func (h *Host) page(
 	ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest,
-) (*CommitPage, error) {
-	if request.Cursor != "" || request.Path != "" {
-		release, err := request.Slot.hold(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer release()
+) (page *CommitPage, err error) {
+	if request.Cursor == "" && request.Path == "" {
+		return h.readPage(ctx, view, tip, skip, request)
 	}
+	release, err := request.Slot.hold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	err = fair.Do(ctx, func(ctx context.Context) error {
+		page, err = h.readPage(ctx, view, tip, skip, request)
+		return err
+	})
+	return page, err
+}
+
+func (h *Host) readPage(
+	ctx context.Context, view *odb.View, tip object.ID, skip uint64, request *CommitsRequest,
+) (*CommitPage, error) {
 	l, more, err := h.listing(ctx, view, tip, skip, request)
 	if err != nil {
 		return nil, fmt.Errorf("walk history of %s: %w", tip, err)

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime/debug"
+
+	"github.com/valyala/fasthttp"
 
 	"packhorse/api/code"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
+	"packhorse/odb/rescue"
 )
 
 // answer is the answer of a handler.
@@ -195,14 +197,42 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 // errPanic is the error of a request after a panic.
 var errPanic = errors.New("api: panic")
 
-// run calls f and turns a panic into an error, which is logged with its stack.
-func (x *transfer) run(f func() error) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			x.server.metrics.panics.Inc()
-			x.server.logger.Error("panic", "request_id", x.id, "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
-			err = errPanic
+// run calls f. A panic in it, or in a goroutine whose error f returns, becomes errPanic and is
+// logged with its stack.
+func (x *transfer) run(f func() error) error {
+	err := rescue.Do(f)
+	if p, ok := errors.AsType[*rescue.PanicError](err); ok {
+		x.server.panicked(x.id, p)
+		return errPanic
+	}
+	return err
+}
+
+// panicked counts and logs a panic below a request.
+func (s *Server) panicked(requestID string, p *rescue.PanicError) {
+	s.metrics.panics.Inc()
+	s.logger.Error("panic", "request_id", requestID, "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))
+}
+
+// guard returns handle for fasthttp, in whose goroutine nothing catches a panic: one outside of run
+// ends the connection, and its request gives back what it holds.
+func (s *Server) guard(handle func(fast *fasthttp.RequestCtx)) func(fast *fasthttp.RequestCtx) {
+	return func(fast *fasthttp.RequestCtx) {
+		p, ok := errors.AsType[*rescue.PanicError](rescue.Do(func() error {
+			handle(fast)
+			return nil
+		}))
+		if !ok {
+			return
 		}
-	}()
-	return f()
+		id := ""
+		if x := connOf(fast.Conn()).current.Load(); x != nil {
+			id = x.id
+			x.finish()
+		}
+		s.panicked(id, p)
+		fast.Response.Reset()
+		fast.Response.SetStatusCode(http.StatusInternalServerError)
+		fast.SetConnectionClose()
+	}
 }

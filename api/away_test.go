@@ -91,6 +91,9 @@ func (w *writable) try(c call) (got written, whole bool) {
 	must(err)
 	request.Header.Set("Authorization", "Bearer "+w.token(c.repo, nil))
 	request.Header.Set("Content-Type", "application/x-ndjson")
+	if _, service, ok := strings.Cut(path, ".git/"); ok {
+		request.Header.Set("Content-Type", "application/x-"+service+"-request")
+	}
 	response, err := w.client.Do(request)
 	if errors.Is(err, io.EOF) { // cut before its header was sent
 		return written{}, false
@@ -101,7 +104,9 @@ func (w *writable) try(c call) (got written, whole bool) {
 	if err == nil {
 		w.hold(request, c.body, response, body)
 	}
-	return written{response.StatusCode, body, "", response.Header.Get("Retry-After")}, err == nil
+	return written{
+		response.StatusCode, body, "", response.Header.Get("Retry-After"), response.Header.Get("X-Request-Id"),
+	}, err == nil
 }
 
 // TestStoreAwayIsTold meets a store that is away before an answer, in the midst of one, and where

@@ -21,18 +21,19 @@ import (
 	"packhorse/api/rest"
 	"packhorse/engine"
 	"packhorse/odb/fair"
+	"packhorse/odb/rescue"
 	"packhorse/refs"
 )
 
 // serve is the handler of every request.
 func (s *Server) serve(fast *fasthttp.RequestCtx) {
 	x, err := s.newTransfer(fast)
+	x.conn.current.Store(x)
 	x.beginSpan()
 	doubtful := err != nil // where this request ends: a proxy may see its end elsewhere
-	x.conn.current.Store(x)
 	x.conn.beginBody(false)
 	if err == nil {
-		err = s.admit(x)
+		err = x.run(func() error { return s.admit(x) })
 	}
 	x.conn.counted = false
 	if err == nil {
@@ -70,7 +71,7 @@ var errNoAnswer = errors.New("api: the handler did not answer")
 func (s *Server) expect(fast *fasthttp.RequestCtx) int {
 	x, err := s.newTransfer(fast)
 	if err == nil {
-		err = s.admit(x)
+		err = x.run(func() error { return s.admit(x) })
 	}
 	x.conn.beginBody(err == nil && x.endpoint.Patient)
 	if err == nil {
@@ -305,6 +306,10 @@ func (s *Server) note(x *transfer, p *problem.Problem, err error) {
 		s.metrics.corrupt.Inc()
 	}
 	s.metrics.countDenial(err)
+	if panicked, ok := errors.AsType[*rescue.PanicError](err); ok { // that the answer tells in a form of its own
+		s.panicked(x.id, panicked)
+		return
+	}
 	level, message := slog.LevelError, "request failed"
 	switch {
 	case p.Away:

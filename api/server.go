@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -219,10 +220,16 @@ func NewServer(config Config) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.serving, s.drain = context.WithCancel(context.Background())
 	s.fast = &fasthttp.Server{
-		Handler:       s.serve,
-		ExpectHandler: s.expect,
-		ErrorHandler:  s.malformed,
-		ConnState:     connState,
+		Handler: s.guard(s.serve),
+		ExpectHandler: func(fast *fasthttp.RequestCtx) int {
+			status := http.StatusInternalServerError
+			s.guard(func(fast *fasthttp.RequestCtx) { status = s.expect(fast) })(fast)
+			return status
+		},
+		ErrorHandler: func(fast *fasthttp.RequestCtx, err error) {
+			s.guard(func(fast *fasthttp.RequestCtx) { s.malformed(fast, err) })(fast)
+		},
+		ConnState: connState,
 		// One byte of a body is read before the handler sees the request, and no more (HeaderReceived
 		// cannot say none).
 		MaxRequestBodySize:           1,

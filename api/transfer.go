@@ -186,8 +186,9 @@ func (x *transfer) finish() {
 	for h := range free {
 		h.release()
 	}
-	x.server.account(x)
-	x.server.audited(x)
+	for _, tell := range []func(*transfer){x.server.account, x.server.audited} {
+		_ = x.run(func() error { tell(x); return nil }) // a panic is logged
+	}
 }
 
 // stopPatience is called when the answer begins.

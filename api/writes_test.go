@@ -88,6 +88,7 @@ type written struct {
 	body     []byte
 	sequence string
 	retry    string // Retry-After
+	id       string // X-Request-Id
 }
 
 func (a written) done(t *testing.T) {
@@ -149,7 +150,10 @@ func (w *writable) do(c call, ops []string, headers ...string) written {
 		w.t.Error(err)
 	}
 	w.hold(request, c.body, response, body)
-	return written{response.StatusCode, body, response.Header.Get("X-Repo-Sequence"), response.Header.Get("Retry-After")}
+	return written{
+		response.StatusCode, body, response.Header.Get("X-Repo-Sequence"), response.Header.Get("Retry-After"),
+		response.Header.Get("X-Request-Id"),
+	}
 }
 
 const person = `"author":{"name":"A","email":"a@example.com"}`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"packhorse/api/code"
+	"packhorse/odb/rescue"
 )
 
 // statusError is a refusal with a status and a code of its own, by packages that this one does not
@@ -45,6 +46,9 @@ func From(err error) Problem {
 }
 
 func from(err error) Problem {
+	if _, ok := errors.AsType[*rescue.PanicError](err); ok { // whatever it panicked with, or met besides
+		return Problem{Status: http.StatusInternalServerError, Code: code.Internal, Message: internal}
+	}
 	if refusal, ok := errors.AsType[statusError](err); ok {
 		p := Problem{Status: refusal.StatusCode(), Code: refusal.ErrorCode(), Message: refusal.Error()}
 		if r, ok := refusal.(interface{ RetryAfter() time.Duration }); ok {

@@ -271,7 +271,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.listeners = append(s.listeners, l)
 	if !s.watching {
 		s.watching = true
-		rescue.Go(&s.watcher, s.watch, func(err error) { s.logger.Error("panic", "error", err) })
+		rescue.Keep(s.ctx, &s.watcher, watchInterval, s.watch, func(err error) { s.logger.Error("panic", "error", err) })
 	}
 	s.mu.Unlock()
 	if s.tls == nil && !isLoopback(l.Addr()) {

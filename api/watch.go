@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"time"
 
 	"packhorse/api/exchange"
@@ -23,12 +24,12 @@ func (s *Server) look(x *transfer, now time.Time, longest map[string]*transfer) 
 // watch cancels the requests whose client has gone, and takes memory from those whose client keeps
 // them waiting. It checks the socket: a request that computes reads and writes nothing and would
 // not notice.
-func (s *Server) watch() error {
+func (s *Server) watch(ctx context.Context) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-ctx.Done():
 			return nil
 		case now := <-ticker.C:
 			// For each organization with waiting requests, the request that waits most for its client.

@@ -44,7 +44,7 @@ func followCertificates(certFile, keyFile string, logger *slog.Logger) (*certifi
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop = stop
-	rescue.Go(&c.running, func() error {
+	rescue.Keep(ctx, &c.running, certificatesEvery, func(ctx context.Context) error {
 		ticker := time.NewTicker(certificatesEvery)
 		defer ticker.Stop()
 		for {

@@ -36,7 +36,7 @@ type Watch struct {
 func Begin(read func(ctx context.Context) error) *Watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Watch{read: read, cancel: cancel}
-	rescue.Go(&w.ended, func() error {
+	rescue.Keep(ctx, &w.ended, every, func(ctx context.Context) error {
 		ticker := time.NewTicker(every)
 		defer ticker.Stop()
 		for {

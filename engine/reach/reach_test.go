@@ -13,10 +13,10 @@ import (
 	"packhorse/odb/kv"
 )
 
-// TestWatch has a store answer, fail, and hang.
+// TestWatch has a store answer, fail, hang, and panic.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	hang := errors.New("hang")
+	hang, bug := errors.New("hang"), errors.New("a bug")
 	tests := map[string]struct {
 		err  error
 		away bool
@@ -25,6 +25,7 @@ func TestWatch(t *testing.T) {
 		"away":    {fmt.Errorf("read: %w", kv.ErrUnavailable), true},
 		"damaged": {kv.ErrCorrupt, false},
 		"hangs":   {hang, true},
+		"panics":  {bug, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -39,6 +40,9 @@ func TestWatch(t *testing.T) {
 					if errors.Is(*err, hang) {
 						<-ctx.Done()
 						return ctx.Err()
+					}
+					if errors.Is(*err, bug) {
+						panic(bug)
 					}
 					return *err
 				})

@@ -129,20 +129,12 @@ func (w *Worker) Start(host Host) {
 
 // guard runs work until it returns. After a panic it begins again.
 func (w *Worker) guard(what string, work func()) {
-	rescue.Go(&w.ended, func() error {
-		for w.ctx.Err() == nil {
-			err := rescue.Do(func() error {
-				work()
-				return nil
-			})
-			if err == nil {
-				break
-			}
-			w.settings.Logger.ErrorContext(w.ctx, "failed to schedule upstream syncs", "step", what, "error", err)
-			_ = sleep(w.ctx, time.Minute) // ctx is checked next
-		}
+	rescue.Keep(w.ctx, &w.ended, time.Minute, func(context.Context) error {
+		work()
 		return nil
-	}, func(error) {})
+	}, func(err error) {
+		w.settings.Logger.ErrorContext(w.ctx, "failed to schedule upstream syncs", "step", what, "error", err)
+	})
 }
 
 // Stop cancels what runs, and waits for its end.

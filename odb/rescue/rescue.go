@@ -1,8 +1,9 @@
 // Package rescue runs goroutines so that a panic ends only the work in which it happens.
 //
 // An unrecovered panic in any goroutine ends the process, and with it all requests. Start at [Do],
-// which turns a panic into an error, [Group] for the goroutines of one task, and [Go] for
-// independent goroutines. `make tidy` refuses other ways to start one.
+// which turns a panic into an error, [Group] for the goroutines of one task, [Go] for independent
+// goroutines, and [Keep] for those that live as long as the server. `make tidy` refuses other ways
+// to start one.
 package rescue
 
 import (
@@ -10,6 +11,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"time"
 )
 
 // PanicError is a panic that has become an error. It is always a bug of the server, never the fault
@@ -46,6 +48,29 @@ func Go(running *sync.WaitGroup, work func() error, failed func(error)) {
 			failed(err)
 		}
 	})
+}
+
+// Keep runs work in a goroutine that running waits for, until it returns nil or ctx ends. After an
+// error or a panic it calls failed with the error or a [*PanicError], and begins work again when a
+// rest is over: work that has to go on as long as the server lives does not end with one panic.
+func Keep(
+	ctx context.Context, running *sync.WaitGroup, rest time.Duration, work func(ctx context.Context) error,
+	failed func(error),
+) {
+	Go(running, func() error {
+		for {
+			err := Do(func() error { return work(ctx) })
+			if err == nil || ctx.Err() != nil {
+				return nil
+			}
+			failed(err)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(rest):
+			}
+		}
+	}, failed)
 }
 
 // Beside runs work in a goroutine. The channel receives one value: nil, the error of work, or a

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"packhorse/odb/rescue"
 )
@@ -62,4 +64,38 @@ func TestGroup(t *testing.T) {
 	if err := group.Wait(); err != nil || ctx.Err() == nil {
 		t.Errorf("got %v, and a context that says %v", err, ctx.Err())
 	}
+}
+
+// TestKeep has work fail, panic and end: it is begun again after a rest each time but the last, and
+// not at all when its context has ended.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		ends := []func() error{boom, func() error { return io.EOF }, func() error { return nil }}
+		begun := time.Now()
+		var running sync.WaitGroup
+		var failed []error
+		rescue.Keep(ctx, &running, time.Hour, func(context.Context) error {
+			end := ends[0]
+			ends = ends[1:]
+			return end()
+		}, func(err error) { failed = append(failed, err) })
+		running.Wait()
+		if len(ends) != 0 || len(failed) != 2 || time.Since(begun) != 2*time.Hour {
+			t.Fatalf("%d ends are left after %v, and these were told: %v", len(ends), time.Since(begun), failed)
+		}
+		wantPanic(t, failed[0])
+
+		count := 0
+		rescue.Keep(ctx, &running, time.Hour, func(context.Context) error {
+			count++
+			return boom()
+		}, func(error) { cancel() })
+		running.Wait()
+		if count != 1 || time.Since(begun) != 2*time.Hour {
+			t.Errorf("it was begun %d times, until %v", count, time.Since(begun))
+		}
+	})
 }

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/odb/rescue"
 )
 
 var (
@@ -103,18 +105,20 @@ func Open(dir string, o Options) (*Watch, error) {
 	w.state.Store(&state{})
 	w.look(ErrRecovering)
 	w.ctx, w.cancel = context.WithCancel(context.Background())
-	w.running.Go(w.run) // bare: it checks the disk and allocates nothing shared
+	rescue.Keep(w.ctx, &w.running, o.Every, w.run, func(err error) {
+		w.log.Error("failed to check the free disk space", "error", err)
+	})
 	return w, nil
 }
 
 // run checks the disk periodically.
-func (w *Watch) run() {
+func (w *Watch) run(ctx context.Context) error {
 	ticker := time.NewTicker(w.options.Every)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-w.ctx.Done():
-			return
+		case <-ctx.Done():
+			return nil
 		case <-ticker.C:
 			w.look(ErrShort)
 		}

@@ -138,7 +138,9 @@ func Open(dir string, options Options) (*Store, error) {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.makeRoom(nil, 0)
-	rescue.Go(&s.running, s.flushAlways, func(err error) { s.log.Error("cache: maps are no longer written", "error", err) })
+	rescue.Keep(s.ctx, &s.running, flushTime, s.flushAlways, func(err error) {
+		s.log.Error("cache: failed to write the maps of files", "error", err)
+	})
 	return s, nil
 }
 

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,7 @@ import (
 )
 
 // flushAlways writes maps until the store is closed.
-func (s *Store) flushAlways() error {
+func (s *Store) flushAlways(context.Context) error {
 	ticker := time.NewTicker(flushTime)
 	defer ticker.Stop()
 	for {

@@ -134,8 +134,8 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	}
 	s.snapshots.slots = make(chan struct{}, max(conns/3, 1))
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	rescue.Go(&s.running, func() error { return s.keepHouse(ctx) }, func(err error) {
-		s.logger.Error("kv: housekeeping has ended", "error", err)
+	rescue.Keep(ctx, &s.running, housekeepingEvery, s.keepHouse, func(err error) {
+		s.logger.Error("kv: housekeeping has failed", "error", err)
 	})
 	return s, nil
 }

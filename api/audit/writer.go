@@ -184,7 +184,11 @@ func (w *Writer) empty() {
 	if count == 0 {
 		return
 	}
-	whole, err := w.sink.write(lines)
+	whole := 0
+	err := rescue.Do(func() (err error) { // a panic is a failure like others: the next records are tried again
+		whole, err = w.sink.write(lines)
+		return err
+	})
 	w.recorded.Add(uint64(whole))
 	before := w.lost
 	if err != nil {

@@ -368,3 +368,32 @@ func TestOpenFails(t *testing.T) {
 		}
 	}
 }
+
+// panicking is a destination that panics at the first write.
+type panicking struct {
+	bytes.Buffer
+	broken bool
+}
+
+func (p *panicking) Write(b []byte) (int, error) {
+	if !p.broken {
+		p.broken = true
+		panic("a bug")
+	}
+	return p.Buffer.Write(b)
+}
+
+// TestPanickingDestination loses the records that a panic has met, and writes those behind them.
+func TestPanickingDestination(t *testing.T) {
+	t.Parallel()
+	out := &panicking{}
+	w := open(t, audit.Options{To: audit.Stdout, Out: out, Logger: slog.New(slog.DiscardHandler)})
+	for _, action := range []string{"lost", "kept"} {
+		w.Write(&audit.Record{Action: action})
+		must(t, w.Reopen()) // the queue is empty then
+	}
+	closed(t, w)
+	if got := actionsIn(t, out.Bytes()); !slices.Equal(got, []string{"kept"}) || w.Failures() != 1 || w.Records() != 1 {
+		t.Errorf("wrote %q, %d records, %d failures", got, w.Records(), w.Failures())
+	}
+}

@@ -102,7 +102,10 @@ func (h *Host) whileClaimed(
 				stop()
 			}
 		}
-	}, func(error) { stop() })
+	}, func(err error) {
+		h.log.ErrorContext(ctx, "failed to watch the claim of a sync", "repository", id.String(), "error", err)
+		stop()
+	})
 	err = work(working)
 	close(over)
 	watching.Wait()

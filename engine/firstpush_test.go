@@ -215,8 +215,9 @@ func TestFirstPushRefused(t *testing.T) {
 		for layout, config := range layouts {
 			t.Run(name+", "+layout, func(t *testing.T) {
 				t.Parallel()
-				if test.actor.Org == "" {
-					test.actor = firstActor
+				actor := test.actor
+				if actor.Org == "" {
+					actor = firstActor
 				}
 				keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
 				defer shut()
@@ -228,7 +229,7 @@ func TestFirstPushRefused(t *testing.T) {
 					enginetest.Create(t, host, "other")
 				}
 				before := stored(t, keys, files)
-				result, err := pushFirst(host, test.actor, test.create, test.pack, test.commands...)
+				result, err := pushFirst(host, actor, test.create, test.pack, test.commands...)
 				if !errors.Is(err, test.err) {
 					t.Fatalf("%v, want %v", err, test.err)
 				}

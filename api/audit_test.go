@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -107,25 +106,17 @@ func TestAuditOperations(t *testing.T) {
 	a := newAudited(t)
 	first := a.contracted()
 	a.take(t, 3)
-	values := map[string]string{"$FIRST": first, "$CREDENTIAL": "none"}
+	values := answered{"FIRST": first, "CREDENTIAL": "none"}
 	const repo = "own/er"
 	moves := 0
 	recorded := make(map[string]bool)
 	for _, c := range contracts() {
-		for name, value := range values {
-			c.route, c.body = strings.ReplaceAll(c.route, name, value), strings.ReplaceAll(c.body, name, value)
-		}
-		method, path, _ := strings.Cut(c.route, " ")
-		base := "/api/repos"
-		if strings.HasPrefix(path, "/api/") {
-			base = ""
-		}
-		got := a.do(call{method + " " + base + strings.Replace(path, "{n}", url.PathEscape(repo), 1), repo, c.body}, nil)
-		for name, from := range c.keep {
-			values["$"+name] = field(t, got.body, from)
-		}
+		c.route, c.body = values.fill(c.route), values.fill(c.body)
+		method, base, path := c.split()
+		got := a.do(values.made(c), nil)
+		values.keep(t, c, got.body)
 		template, _, _ := strings.Cut(path, "?")
-		template = strings.NewReplacer(values["$CREDENTIAL"], "{id}", "release%2Fv1", "{name}").Replace(template)
+		template = strings.NewReplacer(values["CREDENTIAL"], "{id}", "release%2Fv1", "{name}").Replace(template)
 		want := ids[method+" "+base+template]
 		r := a.take(t, 1)[0]
 		if want == "" || r.Action != want || r.Status != got.status || r.Via != audit.HTTP {

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,23 +31,12 @@ func TestStoreAway(t *testing.T) {
 		return store
 	})
 	w := newWritableOn(t, host)
-	const repo = "own/er"
 	first := w.contracted()
-	values := map[string]string{"FIRST": first}
-	fill := func(text string) string {
-		for _, name := range slices.Sorted(maps.Keys(values)) {
-			text = strings.ReplaceAll(text, "$"+name, values[name])
-		}
-		return text
-	}
+	values := answered{"FIRST": first}
 	met := 0
 	for _, c := range contracts() {
-		method, path, _ := strings.Cut(c.route, " ")
-		base := "/api/repos"
-		if strings.HasPrefix(path, "/api/") {
-			base = ""
-		}
-		made := call{method + " " + base + fill(strings.Replace(path, "{n}", url.PathEscape(repo), 1)), repo, fill(c.body)}
+		method, _, _ := c.split()
+		made := values.made(c)
 		var got written
 		for depth, failed := 0, 1; failed > 0; depth++ {
 			if c.status/100 == 2 {
@@ -71,9 +57,7 @@ func TestStoreAway(t *testing.T) {
 		if got.status != c.status {
 			t.Fatalf("%s %s: status %d, want %d: %s", made.route, made.body, got.status, c.status, got.body)
 		}
-		for name, from := range c.keep {
-			values[name] = field(t, got.body, from)
-		}
+		values.keep(t, c, got.body)
 	}
 	if met < 200 {
 		t.Errorf("only %d requests met a store that is away", met)

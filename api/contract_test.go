@@ -32,6 +32,42 @@ type clientCall struct {
 	keep   map[string]string // names for fields of the answer
 }
 
+// split returns the method, and the path with what stands before it.
+func (c clientCall) split() (method, base, path string) {
+	method, path, _ = strings.Cut(c.route, " ")
+	if !strings.HasPrefix(path, "/api/") {
+		base = "/api/repos"
+	}
+	return method, base, path
+}
+
+// answered are values of earlier answers by name.
+type answered map[string]string
+
+// fill puts the values into a text.
+func (a answered) fill(text string) string {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		text = strings.ReplaceAll(text, "$"+name, a[name])
+	}
+	return text
+}
+
+// made is a call as it is made, of the repository own/er.
+func (a answered) made(c clientCall) call {
+	const repo = "own/er"
+	method, base, path := c.split()
+	path = a.fill(strings.Replace(path, "{n}", url.PathEscape(repo), 1))
+	return call{method + " " + base + path, repo, a.fill(c.body)}
+}
+
+// keep adds the values that a call keeps of its answer.
+func (a answered) keep(t *testing.T, c clientCall, answer []byte) {
+	t.Helper()
+	for name, from := range c.keep {
+		a[name] = field(t, answer, from)
+	}
+}
+
 // contracts are the calls in the order in which they are made, on the repository own/er, whose
 // branch main has one commit, $FIRST.
 func contracts() []clientCall {
@@ -344,25 +380,16 @@ func (w *writable) contracted() (first string) {
 func TestClientContract(t *testing.T) {
 	t.Parallel()
 	w, first := contracted(t)
-	values := map[string]string{"FIRST": first}
+	values := answered{"FIRST": first}
 	const repo = "own/er"
-	fill := func(text string) string {
-		for _, name := range slices.Sorted(maps.Keys(values)) {
-			text = strings.ReplaceAll(text, "$"+name, values[name])
-		}
-		return text
-	}
 	looked := make(map[string]bool)
 	for _, c := range contracts() {
-		method, path, _ := strings.Cut(c.route, " ")
+		method, base, path := c.split()
 		template, _, _ := strings.Cut(path, "?")
-		base := "/api/repos"
-		if strings.HasPrefix(path, "/api/") {
-			base = ""
-		}
 		looked[method+" "+base+template] = true
-		route := method + " " + base + fill(strings.Replace(path, "{n}", url.PathEscape(repo), 1))
-		got := w.do(call{route, repo, fill(c.body)}, nil)
+		made := values.made(c)
+		route := made.route
+		got := w.do(made, nil)
 		if got.status != c.status {
 			t.Fatalf("%s %s: status %d, want %d: %s", route, c.body, got.status, c.status, got.body)
 		}
@@ -371,14 +398,12 @@ func TestClientContract(t *testing.T) {
 		}
 		for name, want := range c.answer {
 			value := field(t, got.body, name)
-			if value == fill(want) || want == "*" && value != "-" || name == "error" && strings.Contains(value, want) {
+			if value == values.fill(want) || want == "*" && value != "-" || name == "error" && strings.Contains(value, want) {
 				continue
 			}
-			t.Errorf("%s %s: %s is %q, want %q: %s", route, c.body, name, value, fill(want), got.body)
+			t.Errorf("%s %s: %s is %q, want %q: %s", route, c.body, name, value, values.fill(want), got.body)
 		}
-		for name, from := range c.keep {
-			values[name] = field(t, got.body, from)
-		}
+		values.keep(t, c, got.body)
 	}
 	for _, route := range api.Routes(rest.New(rest.Config{})) {
 		name := route.Method + " " + strings.NewReplacer("{id}", "$CREDENTIAL", "{name}", "release%2Fv1").Replace(route.Named)

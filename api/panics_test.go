@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
-	"net/url"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -94,21 +91,10 @@ func TestPanicsInCalls(t *testing.T) {
 	t.Parallel()
 	s := newTrappedServer(t)
 	const repo = "own/er"
-	values := map[string]string{"FIRST": s.contracted()}
-	fill := func(text string) string {
-		for _, name := range slices.Sorted(maps.Keys(values)) {
-			text = strings.ReplaceAll(text, "$"+name, values[name])
-		}
-		return text
-	}
+	values := answered{"FIRST": s.contracted()}
 	met := 0
 	for _, c := range contracts() {
-		method, path, _ := strings.Cut(c.route, " ")
-		base := "/api/repos"
-		if strings.HasPrefix(path, "/api/") {
-			base = ""
-		}
-		made := call{method + " " + base + fill(strings.Replace(path, "{n}", url.PathEscape(repo), 1)), repo, fill(c.body)}
+		made := values.made(c)
 		var got written
 		if c.status/100 == 2 {
 			var count int
@@ -120,9 +106,7 @@ func TestPanicsInCalls(t *testing.T) {
 		if got.status != c.status {
 			t.Fatalf("%s %s: status %d, want %d: %s", made.route, made.body, got.status, c.status, got.body)
 		}
-		for name, from := range c.keep {
-			values[name] = field(t, got.body, from)
-		}
+		values.keep(t, c, got.body)
 	}
 	tip := values["FIRST"]
 	for _, c := range []call{

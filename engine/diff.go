@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"packhorse/engine/diff"
@@ -22,7 +23,18 @@ type DiffOptions struct {
 	Paths []string
 	// Inline also marks the changes within changed lines.
 	Inline bool
+	// Limit makes a page: it ends after so many files, or earlier when their diffs have reached
+	// [diff.PageBytes]. 0 is the whole diff.
+	Limit int
+	// Cursor continues a diff, of the commits that it began with: see [Diff.Next]. The paths are
+	// those of the first page.
+	Cursor string
 }
+
+const (
+	cursorCommitDiff = 'd'
+	cursorBranchDiff = 'D'
+)
 
 // CommitDiffRequest names two commits.
 type CommitDiffRequest struct {
@@ -54,13 +66,17 @@ type Diff struct {
 	// compare with.
 	Tree, BaseTree object.ID
 
-	view  *odb.View
-	files *diff.Comparison
+	view    *odb.View
+	files   *diff.Comparison
+	cursors cursors
+	kind    byte   // of its cursors
+	last    string // path of the last file that was handed out, or where the page begins
 }
 
 // CommitDiff opens the diff of a commit. It returns when the first file has been compared.
 //
-// Errors: [ErrInvalid] for a name that is not of its kind; [ErrNotFound].
+// Errors: [ErrInvalid] for a name that is not of its kind, and for a cursor of another diff;
+// [ErrNotFound].
 func (r *Repository) CommitDiff(
 	ctx context.Context, request CommitDiffRequest, resources diff.Resources,
 ) (*Diff, error) {
@@ -70,7 +86,7 @@ func (r *Repository) CommitDiff(
 		return nil, err
 	}
 	defer names.Close()
-	d := &Diff{view: view}
+	d := &Diff{view: view, cursors: r.cursors(), kind: cursorCommitDiff}
 	before, after, err := d.resolveCommits(ctx, r, names, &request)
 	return r.startDiff(ctx, d, before, after, request.DiffOptions, resources, err)
 }
@@ -83,16 +99,21 @@ func (d *Diff) resolveCommits(
 		return before, after, err
 	}
 	d.Commit = found.Commit
+	if request.Base.Text != "" {
+		if found, err = r.resolve(ctx, names, d.view, request.Base); err != nil {
+			return before, after, err
+		}
+		d.BaseCommit = found.Commit
+	}
+	if err = d.resume(ctx, request.Cursor); err != nil {
+		return before, after, err
+	}
 	row, err := d.view.Linked().Graph(ctx, d.Commit)
 	if err != nil {
 		return before, after, fmt.Errorf("read commit %s: %w", d.Commit, err)
 	}
 	switch {
-	case request.Base.Text != "":
-		if found, err = r.resolve(ctx, names, d.view, request.Base); err != nil {
-			return before, after, err
-		}
-		d.BaseCommit = found.Commit
+	case !d.BaseCommit.IsZero():
 		if d.MergeBase, err = mergeBase(ctx, d.view.Linked(), d.BaseCommit, d.Commit); err != nil {
 			return before, after, err
 		}
@@ -103,6 +124,27 @@ func (d *Diff) resolveCommits(
 	}
 	before, err = treeOf(ctx, d.view.Linked(), d.BaseCommit)
 	return before, row.Tree, err
+}
+
+// resume moves the diff to where a cursor was taken, unless that is "".
+func (d *Diff) resume(ctx context.Context, cursor string) error {
+	if cursor == "" {
+		return nil
+	}
+	position, err := d.cursors.decode(d.kind, cursor, 0)
+	if err != nil {
+		return err
+	}
+	const idsSize = 2 * object.IDSize
+	if len(position) <= idsSize {
+		return fail(ErrInvalidCursor, "invalid cursor %.100q", cursor)
+	}
+	d.Commit, d.BaseCommit = object.ID(position[:object.IDSize]), object.ID(position[object.IDSize:idsSize])
+	if _, err = cursorTree(ctx, d.view, cursor, d.Commit); err == nil && !d.BaseCommit.IsZero() {
+		_, err = cursorTree(ctx, d.view, cursor, d.BaseCommit)
+	}
+	d.last = string(position[idsSize:])
+	return err
 }
 
 // mergeBase returns the newest of the best common ancestors, or zero.
@@ -130,13 +172,13 @@ func (r *Repository) BranchDiff(
 		return nil, err
 	}
 	defer names.Close()
-	d := &Diff{view: view}
-	before, after, err := d.resolveBranches(ctx, r, names, branch, base)
+	d := &Diff{view: view, cursors: r.cursors(), kind: cursorBranchDiff}
+	before, after, err := d.resolveBranches(ctx, r, names, branch, base, request.Cursor)
 	return r.startDiff(ctx, d, before, after, request.DiffOptions, resources, err)
 }
 
 func (d *Diff) resolveBranches(
-	ctx context.Context, r *Repository, names lookuper, of, against CommitName,
+	ctx context.Context, r *Repository, names lookuper, of, against CommitName, cursor string,
 ) (before, after object.ID, err error) {
 	branch, err := r.resolve(ctx, names, d.view, of)
 	if err != nil {
@@ -147,6 +189,9 @@ func (d *Diff) resolveBranches(
 		return before, after, err
 	}
 	d.Branch, d.Base, d.Commit, d.BaseCommit = branch.Name, base.Name, branch.Commit, base.Commit
+	if err = d.resume(ctx, cursor); err != nil {
+		return before, after, err
+	}
 	d.view = d.view.Linked() // the objects read below belong to the two commits
 	if d.MergeBase, err = mergeBase(ctx, d.view, d.BaseCommit, d.Commit); err != nil {
 		return before, after, err
@@ -175,18 +220,41 @@ func (r *Repository) startDiff(
 	d.Tree, d.BaseTree = after, before
 	d.view = d.view.Linked()
 	d.files, err = diff.Compare(ctx, d.view, before, after, diff.CompareOptions{
-		Paths: paths, Inline: o.Inline, SizeMax: r.host.limits.DiffFileBytes,
+		Paths: paths, Inline: o.Inline, SizeMax: r.host.limits.DiffFileBytes, After: d.last, Limit: o.Limit,
 	}, resources)
+	if errors.Is(err, diff.ErrAfter) {
+		err = fail(ErrInvalidCursor, "cursor %.100q belongs to another diff", o.Cursor)
+	}
 	if err != nil {
 		return nil, errors.Join(err, d.view.Close())
 	}
 	return d, nil
 }
 
-// Files yields the changed files in the order of git diff. It calls idle before it waits for a file
-// that is still being compared, so that the caller can send the output so far. Files may be called
-// once. Errors: those of ctx as it was given to the use case, and of the object database.
-func (d *Diff) Files(idle func() error) iter.Seq2[*diff.File, error] { return d.files.Files(idle) }
+// Files yields the changed files of the page in the order of git diff. It calls idle before it
+// waits for a file that is still being compared, so that the caller can send the output so far.
+// Files may be called once. Errors: those of ctx as it was given to the use case, and of the object
+// database.
+func (d *Diff) Files(idle func() error) iter.Seq2[*diff.File, error] {
+	return func(yield func(*diff.File, error) bool) {
+		for f, err := range d.files.Files(idle) {
+			if err == nil {
+				d.last = f.Path()
+			}
+			if !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
+// Next is the cursor of the next page, "" if there is none. It is known when Files has ended.
+func (d *Diff) Next() string {
+	if !d.files.HasMore() {
+		return ""
+	}
+	return d.cursors.encode(d.kind, slices.Concat(d.Commit[:], d.BaseCommit[:], []byte(d.last)))
+}
 
 // Close ends the comparison, waits for it and releases its view.
 func (d *Diff) Close() error {

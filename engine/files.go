@@ -93,14 +93,20 @@ func pathPosition(
 		return commit, tree, "", bad
 	}
 	commit = object.ID(position[:object.IDSize])
+	tree, err = cursorTree(ctx, view, cursor, commit)
+	return commit, tree, string(position[object.IDSize:]), err
+}
+
+// cursorTree returns the tree of a commit that a cursor names.
+func cursorTree(ctx context.Context, view *odb.View, cursor string, commit object.ID) (object.ID, error) {
 	row, err := view.Asking().Graph(ctx, commit)
 	if revision.IsUnknown(err) {
-		return commit, tree, "", bad
+		return object.ZeroID, fail(ErrInvalidCursor, "invalid cursor %.100q", cursor)
 	}
 	if err != nil {
-		return commit, tree, "", fmt.Errorf("read commit %s: %w", commit, err)
+		return object.ZeroID, fmt.Errorf("read commit %s: %w", commit, err)
 	}
-	return commit, row.Tree, string(position[object.IDSize:]), nil
+	return row.Tree, nil
 }
 
 // CursorAfter returns the cursor of the page that begins behind the entry at path.

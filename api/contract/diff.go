@@ -34,8 +34,10 @@ type DiffTrees struct {
 type Diff struct {
 	Files         []FileDiff     `json:"files" jsonschema:"changed files with their diffs"`
 	FilteredFiles []FilteredFile `json:"filtered_files" jsonschema:"changed files without raw"`
-	Stats         DiffStats      `json:"stats" jsonschema:"of both lists"`
+	Stats         DiffStats      `json:"stats" jsonschema:"of both lists, of a page only its own"`
 	Complete      bool           `json:"complete" jsonschema:"whether filtered_files is empty"`
+	NextCursor    string         `json:"next_cursor,omitempty" jsonschema:"cursor of the next page, if there is one"`
+	HasMore       bool           `json:"has_more" schema:"optional" jsonschema:"of a page: whether there is another one"`
 }
 
 // ChangedFile is the part that both kinds of files have.
@@ -85,6 +87,8 @@ func diffCalls() []call {
 		Description: "Only these files and folders. Nothing is filtered then, and binary files have a `GIT binary patch`.",
 	}
 	inline := flag("inline", "Adds what differs within changed lines.")
+	pages := limit(100, 1000)
+	pages.Description += " A page ends earlier when its diffs have reached 1 MiB. Without `cursor` and `limit` the answer is not paged."
 	const example = `"files": [{"path": "hello.txt", "state": "A", "old_path": "", "is_eof": true, "additions": 1, "deletions": 0,
    "raw": "diff --git a/hello.txt b/hello.txt\nnew file mode 100644\n…", "bytes": 196}],
  "filtered_files": [], "stats": {"files": 1, "additions": 1, "deletions": 0, "changes": 1}, "complete": true}`
@@ -103,7 +107,7 @@ func diffCalls() []call {
 					flag("ref_is_ephemeral", "The namespace of `ref`."),
 					openapi.Parameter{Name: "base_ref", Older: "baseSha", Description: "Compare with this commit instead."},
 					flag("base_is_ephemeral", "The namespace of `base_ref`."),
-					paths, inline,
+					paths, inline, cursor, pages,
 					openapi.Parameter{
 						Name: "git_apply_compatible", Older: "gitApplyCompatible", Type: true,
 						Description: "Accepted and without effect, since every diff is.",
@@ -128,7 +132,7 @@ func diffCalls() []call {
 					flag("ephemeral", "The namespace of `branch`."),
 					openapi.Parameter{Name: "base", Description: "A revision; the default branch without it."},
 					flag("ephemeral_base", "The namespace of `base`."),
-					paths, inline,
+					paths, inline, cursor, pages,
 				),
 				Answers: []openapi.Answer{{
 					Status: http.StatusOK, Description: "The diff, streamed.", Type: BranchDiff{},

@@ -48,7 +48,7 @@ func (d *Door) CommitDiff(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	head := appendTextField([]byte{'{'}, "sha", diff.Commit.String())
-	streamDiff(x, repo, diff, options.Inline, appendID(head, "base_sha", diff.BaseCommit))
+	streamDiff(x, repo, diff, options, appendID(head, "base_sha", diff.BaseCommit))
 	return nil
 }
 
@@ -85,13 +85,24 @@ func (d *Door) BranchDiff(x exchange.Exchange, grant *auth.Grant) error {
 		return err
 	}
 	head := appendTextField([]byte{'{'}, "branch", diff.Branch)
-	streamDiff(x, repo, diff, options.Inline, appendTextField(head, "base", diff.Base))
+	streamDiff(x, repo, diff, options, appendTextField(head, "base", diff.Base))
 	return nil
 }
 
+// Page sizes of diffs: docs/api.md, "Diffs".
+const (
+	diffLimitDefault = 100
+	diffLimitMax     = 1000
+)
+
 func diffOptionsOf(x exchange.Exchange) (engine.DiffOptions, error) {
-	inline, err := flagOf(x, "inline", false)
-	return engine.DiffOptions{Paths: x.Query()["path"], Inline: inline}, err
+	query := x.Query()
+	o := engine.DiffOptions{Paths: query["path"], Cursor: query.Get("cursor")}
+	var err error
+	if o.Inline, err = flagOf(x, "inline", false); err == nil && (query.Get("limit") != "" || o.Cursor != "") {
+		o.Limit, err = limitOf(x, diffLimitDefault, diffLimitMax)
+	}
+	return o, err
 }
 
 // appendID appends a field with an object id, unless it is zero.
@@ -103,14 +114,16 @@ func appendID(dst []byte, name string, id object.ID) []byte {
 }
 
 // streamDiff answers with the files of a diff, each as soon as it is known; head begins the object.
-func streamDiff(x exchange.Exchange, repo *engine.Repository, diff *engine.Diff, inline bool, head []byte) {
+func streamDiff(
+	x exchange.Exchange, repo *engine.Repository, diff *engine.Diff, o engine.DiffOptions, head []byte,
+) {
 	head = appendID(head, "merge_base_sha", diff.MergeBase)
 	// Without a commit to compare with there is only one tree.
 	head = appendID(appendID(head, "tree_sha", diff.Tree), "base_tree_sha", diff.BaseTree)
 	x.Stream(http.StatusOK, problem.ContentType, func(ctx context.Context, w io.Writer) error {
 		defer diff.Close()
 		filtered := repo.NewSpillBuffer()
-		out := newDiffStream(ctx, w, filtered, inline)
+		out := newDiffStream(ctx, w, filtered, o)
 		return errors.Join(out.write(head, diff), filtered.Close())
 	})
 }

@@ -21,6 +21,7 @@ type diffStream struct {
 	out      *bufio.Writer
 	filtered *file.SpillBuffer
 	inline   bool
+	paged    bool
 	entry    []byte // of the file that is being written
 
 	told, kept                  int // files
@@ -30,8 +31,10 @@ type diffStream struct {
 // diffStreamBuffer is the size of a write, while more files follow.
 const diffStreamBuffer = 64 << 10
 
-func newDiffStream(ctx context.Context, w io.Writer, filtered *file.SpillBuffer, inline bool) *diffStream {
-	return &diffStream{ctx: ctx, out: bufio.NewWriterSize(w, diffStreamBuffer), filtered: filtered, inline: inline}
+func newDiffStream(ctx context.Context, w io.Writer, filtered *file.SpillBuffer, o engine.DiffOptions) *diffStream {
+	return &diffStream{
+		ctx: ctx, out: bufio.NewWriterSize(w, diffStreamBuffer), filtered: filtered, inline: o.Inline, paged: o.Limit > 0,
+	}
 }
 
 func (s *diffStream) write(head []byte, diff *engine.Diff) error {
@@ -48,8 +51,15 @@ func (s *diffStream) write(head []byte, diff *engine.Diff) error {
 	if _, err := s.filtered.WriteTo(s.out); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, `],"stats":{"files":%d,"additions":%d,"deletions":%d,"changes":%d},"complete":%t}`+"\n",
+	fmt.Fprintf(s.out, `],"stats":{"files":%d,"additions":%d,"deletions":%d,"changes":%d},"complete":%t`,
 		s.files, s.additions, s.deletions, s.additions+s.deletions, s.kept == 0)
+	s.entry = s.entry[:0]
+	if s.paged {
+		s.entry = appendPage(s.entry, diff.Next())
+	}
+	if _, err := s.out.Write(append(s.entry, "}\n"...)); err != nil {
+		return err
+	}
 	return s.out.Flush()
 }
 

@@ -88,11 +88,15 @@ func (s *jsonStream) separate(index int) error {
 
 // page writes the cursor of the next page; "" if there is none.
 func (s *jsonStream) page(next string) {
+	s.buffer = appendPage(s.buffer, next)
+}
+
+// appendPage appends the fields of a page: the cursor of the next one, "" if there is none.
+func appendPage(dst []byte, next string) []byte {
 	if next != "" {
-		s.raw(`,"next_cursor":"` + next + `","has_more":true`)
-		return
+		return append(dst, `,"next_cursor":"`+next+`","has_more":true`...)
 	}
-	s.raw(`,"has_more":false`)
+	return append(dst, `,"has_more":false`...)
 }
 
 func (s *jsonStream) flush(from int) {

@@ -30,7 +30,16 @@ type CompareOptions struct {
 	Inline bool
 	// SizeMax is that of [TextOptions].
 	SizeMax int64
+	// After is the path of the changed file that the comparison goes on behind; "" begins with the
+	// first one.
+	After string
+	// Limit makes a page: it ends after so many files, or after the one with which their diffs have
+	// reached [PageBytes]. 0 compares all files.
+	Limit int
 }
+
+// PageBytes is the size of the diffs that end a page.
+const PageBytes = 1 << 20
 
 // Comparison compares the files of two trees on all processors and returns them in their order.
 //
@@ -45,6 +54,9 @@ type Comparison struct {
 	resources Resources
 	settings  settings
 	slot      sharedSlot
+
+	limit int
+	more  bool // files follow the page; the walk sets it before it ends, the reader afterwards
 
 	next  func() (*comparing, error, bool) // moves to the next file
 	stop  func()
@@ -73,13 +85,13 @@ type comparing struct {
 // Compare begins to compare two trees. It returns when the first file has been compared, or there
 // is none. The caller closes the comparison.
 //
-// Errors: those of objects, of resources and of ctx.
+// Errors: [ErrAfter]; those of objects, of resources and of ctx.
 func Compare(
 	ctx context.Context, objects Objects, oldTree, newTree object.ID, o CompareOptions, resources Resources,
 ) (*Comparison, error) {
 	selected := len(o.Paths) > 0
 	c := &Comparison{
-		objects: objects, resources: resources,
+		objects: objects, resources: resources, limit: o.Limit,
 		settings: settings{selected: selected, inline: o.Inline, text: TextOptions{Binary: selected, SizeMax: o.SizeMax}},
 	}
 	c.ctx, c.cancel = context.WithCancel(ctx)
@@ -90,7 +102,7 @@ func Compare(
 		defer c.mu.Unlock()
 		c.room.Broadcast()
 	})
-	c.next, c.stop = iter.Pull2(inorder.Map(c.ctx, c.walk(oldTree, newTree, o.Paths), inorder.Options{
+	c.next, c.stop = iter.Pull2(inorder.Map(c.ctx, c.walk(oldTree, newTree, &o), inorder.Options{
 		Ahead: waitingMax,
 		Idle: func() error {
 			if c.idle == nil {
@@ -116,14 +128,15 @@ func (c *Comparison) Close() {
 }
 
 // walk finds the files that differ. There is a slot for each until it has been compared.
-func (c *Comparison) walk(oldTree, newTree object.ID, paths []string) iter.Seq2[*comparing, error] {
+func (c *Comparison) walk(oldTree, newTree object.ID, o *CompareOptions) iter.Seq2[*comparing, error] {
 	return func(yield func(*comparing, error) bool) {
 		defer c.slot.leave()
 		if err := c.slot.enter(c.ctx); err != nil {
 			yield(nil, err)
 			return
 		}
-		for change, err := range Changes(c.ctx, c.objects, oldTree, newTree, paths) {
+		all := Changes(c.ctx, c.objects, oldTree, newTree, o.Paths)
+		for change, err := range page(all, o.After, o.Limit, &c.more) {
 			f := &comparing{file: File{Change: change}}
 			if err == nil {
 				f.largeBytes, err = c.largeBytes(&change)
@@ -209,7 +222,14 @@ func (c *Comparison) Files(idle func() error) iter.Seq2[*File, error] {
 	c.idle = idle
 	return func(yield func(*File, error) bool) {
 		f, err := c.first, error(nil)
+		size := int64(0)
 		for c.first = nil; f != nil && err == nil; f, err = c.take() {
+			if c.limit > 0 && size >= PageBytes {
+				c.more = true
+				c.taken(f)
+				return
+			}
+			size += max(f.file.Bytes, f.largeBytes)
 			var more bool
 			if more, err = c.handOut(f, yield); err != nil || !more {
 				break
@@ -220,6 +240,9 @@ func (c *Comparison) Files(idle func() error) iter.Seq2[*File, error] {
 		}
 	}
 }
+
+// HasMore reports, when Files has ended, whether files follow the page.
+func (c *Comparison) HasMore() bool { return c.more }
 
 // handOut passes a file to the reader and takes it back.
 func (c *Comparison) handOut(f *comparing, yield func(*File, error) bool) (more bool, err error) {

@@ -9,8 +9,9 @@ import { at } from "./route.js";
 import { Answer, clip, endsInCR, mixesEnds, overlay, pairs, parse, units } from "./patch.js";
 import { pieces, plain, shown } from "./visible.js";
 
-const pageMax = 768 * 1024; // bytes of a diff that a page takes before it is asked for more
-const answerMax = 4 * 1024 * 1024; // and then
+const firstFiles = 50; // of a page of the diff that comes without being asked for
+const moreFiles = 200; // and of those behind the button
+const answerMax = 4 * 1024 * 1024; // bytes of an answer
 const firstBytes = 32 * 1024; // of them, after which the first files are shown
 const linesOpen = 800; // changed lines up to which files are shown open
 const linesFile = 3000; // rows of one file that are shown at once
@@ -38,27 +39,24 @@ export async function diff(token, repo, path, query, signal) {
   const notice = h("p", { class: "notice", role: "status", hidden: true });
   const { element: index, heading, list } = contents();
   const sections = h("div");
+  const stats = { files: 0, additions: 0, deletions: 0 };
   let found = 0;
+  let broken = 0; // files that are shown of a page that did not come as a whole
   let budget = linesOpen;
+  let cursor;
 
-  // show reads an answer up to a bound and adds the files behind those that are there already. It
-  // calls begin when the first files of a large one are there.
-  async function show(response, maxBytes, begin) {
+  // show reads a page and adds its files. It calls begin when the first files of a large one are
+  // there.
+  async function show(response, begin) {
     const answer = new Answer();
     const decoder = new TextDecoder();
-    let known = found; // files of the answer that are shown already
+    let known = broken;
     let read = 0;
     const add = (files) => {
       const { head } = answer;
       if (!head) return;
-      const ref = head.sha ?? query.branch ?? query.ref;
-      const base = head.base_sha ?? head.merge_base_sha;
-      if (known > 0 && (ref !== context.ref || base !== context.base)) {
-        sections.replaceChildren(); // a branch has moved
-        list.replaceChildren();
-        found = known = 0;
-      }
-      Object.assign(context, { ref, base });
+      context.ref = head.sha ?? query.branch ?? query.ref;
+      context.base = head.base_sha ?? head.merge_base_sha;
       for (const file of files) {
         if (known-- > 0) continue;
         budget -= file.additions + file.deletions + 5;
@@ -66,6 +64,7 @@ export async function diff(token, repo, path, query, signal) {
         sections.append(element);
         list.append(entry(file, element));
         found++;
+        broken++;
       }
     };
     const take = (part) => {
@@ -78,19 +77,19 @@ export async function diff(token, repo, path, query, signal) {
     };
     sections.setAttribute("aria-busy", "true");
     try {
-      const whole = await api.readParts(response, maxBytes, take);
+      const whole = await api.readParts(response, answerMax, take);
       if (whole) {
         answer.end();
         add(answer.rest.filtered_files);
-        heading.replaceChildren(...totals(answer.rest.stats));
+        broken = 0;
+        for (const name of Object.keys(stats)) stats[name] += answer.rest.stats[name];
+        cursor = answer.rest.next_cursor;
         if (found === 0) sections.append(h("p", { class: "empty" }, "No file differs."));
-      } else {
-        heading.textContent = `The first ${count(found, "file")}`;
-        notice.textContent = `The diff is large: the first ${count(found, "file")} of it are shown.`;
-        if (maxBytes === answerMax) notice.textContent += " The console does not take more of it.";
       }
       notice.hidden = whole;
-      more.hidden = whole || maxBytes === answerMax;
+      notice.textContent = `The first ${count(found, "file")} are shown: the console does not take more of this diff.`;
+      more.hidden = !whole || !cursor;
+      heading.replaceChildren(...(whole && !cursor ? totals(stats) : [`The first ${count(found, "file")}`]));
       index.hidden = found === 0;
     } finally {
       sections.removeAttribute("aria-busy");
@@ -99,13 +98,13 @@ export async function diff(token, repo, path, query, signal) {
 
   const more = moreButton("More files", async () => {
     const before = found;
-    await show(await ask(), answerMax);
+    await show(await ask({ limit: moreFiles, cursor }));
     return `${count(found - before, "file")} more`;
   });
-  const response = await ask();
+  const response = await ask({ limit: firstFiles });
   let begin;
   const begun = new Promise((done) => (begin = done));
-  const reading = show(response, pageMax, begin);
+  const reading = show(response, begin);
   await Promise.race([begun, reading]);
   reading.catch((error) => {
     if (signal.aborted) return;

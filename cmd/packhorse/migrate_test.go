@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -162,6 +163,9 @@ func TestMigrate(t *testing.T) {
 	wantClone("shared")
 	push("shared")
 	refused("is in use by a server: stop", append([]string{"migrate"}, to("back", "--back")...)...)
+	zombie := start(t, options("zombie", true))
+	late := mustToken(t, zombie, "late", "repo:write")
+	suspend(t, zombie)
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -171,6 +175,17 @@ func TestMigrate(t *testing.T) {
 	refused(orgs+" is not empty", append([]string{"migrate"}, to("back", "--back", "--orgs", orgs)...)...)
 	migrate("folder "+data("back"), to("back", "--back", "--orgs", exported)...)
 	sameFolder(t, orgs, exported)
+	left := stores.rows(t)
+	wake(t, zombie)
+	if status, text := call(t, http.DefaultClient, http.MethodPost, zombie.URL+"/api/v1/repos", late); status/100 != 5 {
+		t.Errorf("a server that slept through the migration has answered %d %s", status, text)
+	}
+	if now := stores.rows(t); !slices.Equal(now, left) {
+		t.Errorf("a server that slept through the migration has written:\n%q\n%q", left, now)
+	}
+	if err := zombie.Kill(); err != nil {
+		t.Fatal(err)
+	}
 	refused("its repositories were moved to folder", "org", "list", "--keys", stores.keys)
 	refused("its repositories were moved to folder", "org", "apply", orgs, "--keys", stores.keys)
 	refused("its repositories were moved to folder "+data("back"), append([]string{"gc"}, to("servers")...)...)

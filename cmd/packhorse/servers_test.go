@@ -211,8 +211,32 @@ func awaitDuties(t *testing.T, stores *sharedStores, count int, want []string) [
 	}
 }
 
-// stateOf is what servers keep: every file below a folder but sockets, every row of databases
-// but notes of files, and every object of buckets. A line each, with a hash of the content.
+// rows is every row of the database but notes of files: a failed probe leaves its own to the
+// collector. A line each, with a hash of the value.
+func (s *sharedStores) rows(t *testing.T) (rows []string) {
+	t.Helper()
+	keys, err := postgres.Open(t.Context(), postgres.Options{URL: s.keys, Conns: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := keys.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for row, err := range keys.Scan(t.Context(), kv.ScanOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.Key[0] != intent.Table {
+			rows = append(rows, fmt.Sprintf("row %q %x", row.Key, sha256.Sum256(row.Value)))
+		}
+	}
+	return rows
+}
+
+// stateOf is what servers keep: every file below a folder but sockets, every row of databases, and
+// every object of buckets. A line each, with a hash of the content.
 func stateOf(t *testing.T, dir string, stores ...*sharedStores) (state []string) {
 	t.Helper()
 	must := func(err error) {
@@ -235,15 +259,7 @@ func stateOf(t *testing.T, dir string, stores ...*sharedStores) (state []string)
 		return err
 	}))
 	for _, s := range stores {
-		keys, err := postgres.Open(t.Context(), postgres.Options{URL: s.keys, Conns: 2})
-		must(err)
-		for row, err := range keys.Scan(t.Context(), kv.ScanOptions{}) {
-			must(err)
-			if row.Key[0] != intent.Table { // a probe that fails leaves its note to the collector
-				add("row", string(row.Key), row.Value)
-			}
-		}
-		must(keys.Close())
+		state = append(state, s.rows(t)...)
 		location, err := s3.ParseLocation(s.files)
 		must(err)
 		client := s.service.Client()

@@ -59,7 +59,13 @@ func (m *migration) begin(ctx context.Context) error {
 	if err := m.markSource(ctx, identity.Leaving); err != nil {
 		return err
 	}
-	return m.refuseNew(ctx)
+	if err := m.refuseNew(ctx); err != nil {
+		return err
+	}
+	if fencer, ok := m.from.Keys.(kv.Fencer); ok { // a server may be suspended, and wake when all is copied
+		return fencer.FenceOff(ctx)
+	}
+	return nil
 }
 
 // claim makes sure that the files of one end belong to the store, and returns the name of their

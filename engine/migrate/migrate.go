@@ -33,7 +33,8 @@
 //
 // Servers of a source that several share are told from their rows. Each looks at the mark before it
 // puts its row there, and once more behind it. So one that the migration does not see after step 2
-// sees the mark, and replaces it.
+// sees the mark, and replaces it. After step 2 all that had opened the source are fenced off: a
+// server that was suspended meanwhile can write no more when it wakes.
 //
 // A crash between steps 4 and 5 leaves two stores that refuse to be opened, and a target that names
 // the same migration as the source. Running the migration again compares once more and takes step

@@ -109,6 +109,14 @@ type Rewinder interface {
 	OnRewind(call func())
 }
 
+// Fencer is a [Store] that several processes can have open at the same time.
+type Fencer interface {
+	// FenceOff ends the writing of all others that have the store open, also of those that are
+	// suspended. When it returns, no batch of theirs becomes visible any more: Apply fails for them
+	// with [ErrUnavailable]. They can read. Whoever opens the store later can write.
+	FenceOff(ctx context.Context) error
+}
+
 // Snapshot is a view of a store at one instant. Its methods may be called concurrently. It can be
 // read for [SnapshotAgeMax]; then reading it fails with [ErrSnapshotExpired]. A store that can have
 // few at a time may end one earlier that was not read for a while.

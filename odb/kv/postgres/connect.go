@@ -284,7 +284,10 @@ func (s *Store) checkWriter(ctx context.Context, conn *pgx.Conn) error {
 	}
 	fence := sessionOf(conn).fence[:]
 	return s.trip(conn, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, raiseFenceSQL, fence)
+		raised, err := conn.Exec(ctx, raiseFenceSQL, fence, s.tenure.Load())
+		if err == nil && raised.RowsAffected() == 0 {
+			return errOusted
+		}
 		return err
 	})
 }

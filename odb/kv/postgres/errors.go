@@ -52,6 +52,8 @@ var (
 	// errFenced means that the fence of a connection is closed or gone: the connection cannot write
 	// any more.
 	errFenced = errors.New("the connection was fenced off")
+	// errOusted means that another process has fenced off this one.
+	errOusted = errors.New("another process has fenced this one off: start it again")
 	// errSilent means that a server has so many connections that were given up that it gets no more.
 	errSilent = errors.New("the server does not answer those who wait for it")
 	// errWarned means that the server warned of a commit that its standbys may not have.
@@ -88,6 +90,9 @@ func isTransient(err error) bool {
 	if _, ok := errors.AsType[*settingError](err); ok {
 		return true // the next server that answers may have other settings
 	}
+	if errors.Is(err, errOusted) {
+		return false
+	}
 	code := codeOf(err)
 	switch code {
 	case "", codeSerialization, codeAmbiguous, codeDeadlock, codeReadOnly, codeLockTimeout,
@@ -117,6 +122,9 @@ func isSilence(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 // translate returns an error that another try cannot mend in the words of package kv. Errors of the
 // driver and of the network are told, never wrapped: no caller takes one of them for its own.
 func translate(err error) error {
+	if errors.Is(err, errOusted) {
+		return fmt.Errorf("%w: %w", kv.ErrUnavailable, errOusted)
+	}
 	switch codeOf(err) {
 	case codeDataCorrupted, codeIndexCorrupted:
 		return fmt.Errorf("%w: %s", kv.ErrCorrupt, describe(err))

@@ -14,7 +14,14 @@ import (
 const (
 	// housekeepingEvery is the interval of looks at fences and sizes.
 	housekeepingEvery = time.Minute
-	raiseFenceSQL     = `INSERT INTO kv_fence (id, number, closed, used) VALUES ($1, 0, false, now())`
+	// raiseFenceSQL does nothing when the store was opened in an earlier tenure.
+	raiseFenceSQL = `INSERT INTO kv_fence (id, number, closed, used) ` +
+		`SELECT $1::bytea, 0, false, now() WHERE ` + tenureSQL + ` = $2::bigint`
+	// tenureSQL counts how often others were fenced off.
+	tenureSQL     = `coalesce((SELECT version FROM kv_schema WHERE id = 2), 0)`
+	nextTenureSQL = `INSERT INTO kv_schema (id, version) VALUES (2, 1) ` +
+		`ON CONFLICT (id) DO UPDATE SET version = kv_schema.version + 1 RETURNING version`
+	closeFencesSQL = `UPDATE kv_fence SET closed = true, used = now() WHERE NOT closed`
 	// closeFenceSQL changes the row in any case, so that its answer waits for the standbys, and with
 	// it for the batch.
 	closeFenceSQL = `UPDATE kv_fence SET closed = true, used = now() WHERE id = $1 RETURNING number`
@@ -58,6 +65,32 @@ func (c *call) decide(fence []byte, number int64) (bool, error) {
 		c.store.counters.vanished.Add(1)
 	}
 	return found >= number, nil
+}
+
+// FenceOff implements [kv.Fencer]. It begins a tenure, and closes the fences of all connections. A
+// connection that is made at the same time raises its fence in the old tenure or not at all: both
+// are serializable.
+func (s *Store) FenceOff(ctx context.Context) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.life.RUnlock()
+	var tenure int64
+	err := s.begin().run(ctx, s.reads, func(conn *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.Serializable}, func(tx pgx.Tx) error {
+			if err := tx.QueryRow(ctx, nextTenureSQL).Scan(&tenure); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, closeFencesSQL)
+			return err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("fence off those that have the database open: %w", err)
+	}
+	s.tenure.Store(tenure)
+	s.writes.Reset() // its connections are fenced off, too
+	return nil
 }
 
 // keepHouse removes old fences and measures the tables until ctx ends.

@@ -12,7 +12,8 @@
 // # Tables
 //
 // The pairs are the rows of kv, whose order of bytea is that of [bytes.Compare]. kv_fence has a row
-// for each connection that writes, kv_schema one for the version of the tables. All of them lie in
+// for each connection that writes, kv_schema one for the version of the tables, and one for the
+// tenure: how often a process has fenced off all others. All of them lie in
 // the first schema of the role's search path. docs/formats.md describes them.
 //
 // # Batches
@@ -95,6 +96,7 @@ type Store struct {
 	life   sync.RWMutex
 	closed atomic.Bool // set under life
 
+	tenure    atomic.Int64 // in which it was opened, or which it began: see FenceOff
 	history   history
 	turns     turns
 	snapshots snapshotSet
@@ -104,7 +106,10 @@ type Store struct {
 	counters counters
 }
 
-var _ kv.Store = (*Store)(nil)
+var (
+	_ kv.Store  = (*Store)(nil)
+	_ kv.Fencer = (*Store)(nil)
+)
 
 // Open opens the store in the database of options.URL and makes the tables if they do not exist.
 //

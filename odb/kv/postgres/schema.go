@@ -33,7 +33,7 @@ var storageSQL = []string{
 }
 
 const (
-	versionSQL = `SELECT version FROM kv_schema WHERE id = 1`
+	versionSQL = `SELECT version, ` + tenureSQL + ` FROM kv_schema WHERE id = 1`
 	markSQL    = `INSERT INTO kv_schema (id, version) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`
 )
 
@@ -108,17 +108,18 @@ func (s *Store) prepareOnce(ctx context.Context, c *call) error {
 	return probe(waiting, conn)
 }
 
-// checkVersion refuses tables of another version. It returns the error of the database when there
-// are no tables, and pgx.ErrNoRows when they are being made.
+// checkVersion refuses tables of another version, and notes the tenure. It returns the error of the
+// database when there are no tables, and pgx.ErrNoRows when they are being made.
 func (s *Store) checkVersion(ctx context.Context, conn *pgxpool.Conn) error {
-	var version int64
-	if err := conn.QueryRow(ctx, versionSQL).Scan(&version); err != nil {
+	var version, tenure int64
+	if err := conn.QueryRow(ctx, versionSQL).Scan(&version, &tenure); err != nil {
 		return explainDenied(err, "read the tables", "SELECT, INSERT, UPDATE, DELETE ON kv, kv_fence, kv_schema")
 	}
 	if version != schemaVersion {
 		return refuse("the tables have version %d and this packhorse reads version %d: "+
 			"run the packhorse that wrote them, or name another database", version, schemaVersion)
 	}
+	s.tenure.Store(tenure)
 	return nil
 }
 

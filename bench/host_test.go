@@ -81,6 +81,7 @@ type history struct {
 	tip, older object.ID // older is up to 100 commits behind the tip
 	pack       []byte
 	busiest    string // the file that most commits changed
+	widest     string // the folder with the most entries
 }
 
 func openHistory(b *testing.B) *history {
@@ -103,12 +104,13 @@ func openHistory(b *testing.B) *history {
 		}
 		return id
 	}
+	files := git.Git("ls-tree", "-r", "--name-only", "HEAD")
 	return &history{
-		tip:   id("HEAD"),
-		older: id("HEAD~100"),
-		pack:  git.Input([]byte("HEAD\n"), "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"),
-		busiest: busiest(
-			git.Git("log", "--format=", "--name-only", "HEAD"), git.Git("ls-tree", "-r", "--name-only", "HEAD")),
+		tip:     id("HEAD"),
+		older:   id("HEAD~100"),
+		pack:    git.Input([]byte("HEAD\n"), "pack-objects", "--revs", "--stdout", "--delta-base-offset", "-q"),
+		busiest: busiest(git.Git("log", "--format=", "--name-only", "HEAD"), files),
+		widest:  widest(files),
 	}
 }
 

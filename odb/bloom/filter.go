@@ -1,7 +1,7 @@
 // Package bloom has the changed-path Bloom filters of commits, as gitformat-commit-graph(5), "Bloom
 // Filter Data", defines them: 10 bits a path, 7 hashes, hash version 2. The package is pure.
 //
-// Start at [New] and [Filter.Has].
+// Start at [New] and [Filter.HasAll].
 package bloom
 
 import (
@@ -58,6 +58,9 @@ func (f Filter) Has(key Key) bool {
 type Probe struct {
 	filter  Filter
 	inverse uint64
+	bits    uint64 // the filter, if pathsMax is set
+	// pathsMax is how many paths a small filter was made of, at most; 0 says nothing.
+	pathsMax int
 }
 
 // Probe returns a Probe of f.
@@ -65,18 +68,65 @@ func (f Filter) Probe() Probe {
 	if len(f) == 0 {
 		return Probe{}
 	}
-	return Probe{f, ^uint64(0)/(8*uint64(len(f))) + 1}
+	p := Probe{filter: f, inverse: ^uint64(0)/(8*uint64(len(f))) + 1}
+	if len(f) <= 8 {
+		var all [8]byte
+		copy(all[:], f)
+		p.bits = binary.LittleEndian.Uint64(all[:])
+		p.pathsMax = 8 * len(f) / filterBitsPerPath // 0 for Full
+	}
+	return p
 }
 
 // Has is [Filter.Has].
 func (p *Probe) Has(key Key) bool {
-	size := 8 * uint64(len(p.filter))
-	if size == 0 {
+	if len(p.filter) == 0 {
 		return true
 	}
 	for i := range uint32(filterHashCount) {
-		at, _ := bits.Mul64(p.inverse*uint64(key.first+i*key.second), size)
-		if p.filter[at/8]&(1<<(at%8)) == 0 {
+		if at := p.bit(key, i); p.filter[at/8]&(1<<(at%8)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// bit is [Key.bit].
+func (p *Probe) bit(key Key, i uint32) uint64 {
+	at, _ := bits.Mul64(p.inverse*uint64(key.first+i*key.second), 8*uint64(len(p.filter)))
+	return at
+}
+
+// Cover is a number of different paths, and the bits that they set in a small filter.
+type Cover struct {
+	bits  uint64
+	count int
+}
+
+// HasBeside reports whether a path may be in the filter together with those of a cover, and returns
+// the cover of them all. It excludes more than Has, which is often wrong about small filters: as a
+// filter says by its size how many paths it was made of, those beyond the cover have to account for
+// every bit that the cover leaves, with at most 7 each.
+func (p *Probe) HasBeside(c Cover, key Key) (Cover, bool) {
+	if !p.Has(key) {
+		return c, false
+	}
+	if p.pathsMax == 0 {
+		return c, true
+	}
+	for i := range uint32(filterHashCount) {
+		c.bits |= 1 << p.bit(key, i)
+	}
+	c.count++
+	return c, bits.OnesCount64(p.bits&^c.bits) <= filterHashCount*(p.pathsMax-c.count)
+}
+
+// HasAll reports whether different paths may be in the filter together; see [Probe.HasBeside].
+func (f Filter) HasAll(keys []Key) bool {
+	p, c := f.Probe(), Cover{}
+	for _, key := range keys {
+		var ok bool
+		if c, ok = p.HasBeside(c, key); !ok {
 			return false
 		}
 	}

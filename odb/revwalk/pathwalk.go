@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 
 	"packhorse/odb"
@@ -92,7 +91,7 @@ func (p *pathChanges) untouched(ctx context.Context, commit object.ID) (bool, er
 	if err != nil || f == nil {
 		return false, err
 	}
-	return slices.ContainsFunc(p.keys, func(key bloom.Key) bool { return !f.Has(key) }), nil
+	return !f.HasAll(p.keys), nil
 }
 
 // simplify marks commit n, which is loaded, with markSame if a parent is equal at the path, and

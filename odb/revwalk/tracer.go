@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"packhorse/odb"
+	"packhorse/odb/bloom"
 	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
@@ -113,7 +114,7 @@ func (t *tracer) compare(ctx context.Context, n, i int32, set *traceSet) (same, 
 		return t.split(ctx, set, tree, nil)
 	}
 	changed := filter.Probe()
-	touched, err := t.touches(ctx, set, &changed)
+	touched, err := t.touches(ctx, set, &changed, bloom.Cover{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -158,19 +158,23 @@ func (t *tracer) limit(ctx context.Context, s *traceSet, path string) error {
 	return nil
 }
 
-// touches reports whether a filter may hold a file of the set.
-func (t *tracer) touches(ctx context.Context, s *traceSet, changed *bloom.Probe) (bool, error) {
+// touches reports whether a filter may hold a file of the set. above covers the folders that the
+// set lies in.
+func (t *tracer) touches(
+	ctx context.Context, s *traceSet, changed *bloom.Probe, above bloom.Cover,
+) (bool, error) {
 	if err := t.open(ctx, s); err != nil {
 		return false, err
 	}
 	for _, item := range s.items {
-		if !changed.Has(s.folder.key(item.index)) {
+		cover, ok := changed.HasBeside(above, s.folder.key(item.index))
+		if !ok {
 			continue
 		}
 		if item.set == nil {
 			return true, nil
 		}
-		if found, err := t.touches(ctx, item.set, changed); found || err != nil {
+		if found, err := t.touches(ctx, item.set, changed, cover); found || err != nil {
 			return found, err
 		}
 	}
@@ -248,9 +252,9 @@ func (t *tracer) splitBelow(
 	ctx context.Context, s *traceSet, item traceItem, tree object.ID, changed *bloom.Probe,
 ) (same, rest *traceSet, err error) {
 	if changed != nil {
-		touched := changed.Has(s.folder.key(item.index))
+		cover, touched := changed.HasBeside(bloom.Cover{}, s.folder.key(item.index))
 		if touched {
-			if touched, err = t.touches(ctx, item.set, changed); err != nil {
+			if touched, err = t.touches(ctx, item.set, changed, cover); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -10,8 +10,8 @@
 //	listing                walks that rest between two pages
 //	pathwalk, pathreader,  walks limited to a path, with changed-path filters; trees side by side
 //	treediff
-//	trace, tracer,         the last change of every file in one walk
-//	traceset
+//	trace, tracer,         the last change of every file in one walk, or of what is in one folder
+//	traceset, doubt
 //
 // A walk belongs to one goroutine. Memory follows what was visited.
 package revwalk

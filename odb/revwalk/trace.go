@@ -87,7 +87,7 @@ type TraceOptions struct {
 // it, all in one walk. With git's default simplification, a file is followed from a commit to at
 // most one parent, the first that has the same file. So the walk visits every commit once, with all
 // files that lead there. It reads the trees of a commit only where a filter or a different tree
-// shows that one of the files changed.
+// shows that one of the files changed; for a flat trace it looks less often, see doubt.go.
 //
 // Memory is about 100 bytes a file and 100 a visited commit. Errors: [odb.ErrNotFound] for the
 // commit or the path, those of reading and of options.Admit.

@@ -174,5 +174,9 @@ func TestTraceOfNothing(t *testing.T) {
 func TestTraceOfRealRepository(t *testing.T) {
 	g, h := realWithFilters(t)
 	r := rand.New(rand.NewPCG(2, 6))
-	compareTrace(t, h.View(), traceOf(t, g, r, g.IDs("", "rev-parse", "HEAD")[0], 40), revwalk.TraceOptions{})
+	tip := g.IDs("", "rev-parse", "HEAD")[0]
+	want := traceOf(t, g, r, tip, 40)
+	compareTrace(t, h.View(), want, revwalk.TraceOptions{})
+	files := slices.Sorted(maps.Keys(want.last))
+	compareFlat(t, g, h.View(), tip, files[r.IntN(len(files))], map[traceOfFolder]*revwalk.TracedFolder{})
 }

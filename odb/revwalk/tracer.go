@@ -19,6 +19,7 @@ type tracer struct {
 	flat    bool
 	queue   Queue       // by generation: no commit before its children
 	waiting []*traceSet // by number of the commit
+	hits    []int32     // what the last call of doubt found
 }
 
 // run follows a set from the tip until all of its files have a commit.
@@ -39,7 +40,10 @@ func (t *tracer) run(ctx context.Context, tip int32, set *traceSet) error {
 		if t.known != nil && n != tip {
 			if known := t.known(t.history.ID(n)); known != nil {
 				var err error
-				if set, err = t.recall(ctx, set, known); err != nil {
+				if set, err = t.settleDoubts(ctx, set, t.history.Tree(n)); err == nil && set != nil {
+					set, err = t.recall(ctx, set, known)
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -93,6 +97,10 @@ func (t *tracer) pass(ctx context.Context, n int32, set *traceSet) error {
 			return nil
 		}
 	}
+	set, err := t.settleDoubts(ctx, set, h.Tree(n))
+	if set == nil || err != nil {
+		return err
+	}
 	return t.resolve(ctx, set, h.ID(n))
 }
 
@@ -110,21 +118,25 @@ func (t *tracer) compare(ctx context.Context, n, i int32, set *traceSet) (same, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if filter == nil {
-		return t.split(ctx, set, tree, nil)
+	var changed *bloom.Probe
+	if filter != nil {
+		probe := filter.Probe()
+		changed = &probe
+		if t.flat && h.ParentCount(n) == 1 {
+			same, err = t.doubt(ctx, n, set, tree, changed)
+			return same, nil, err
+		}
+		if touched, err := t.touches(ctx, set, changed, bloom.Cover{}); !touched || err != nil {
+			return set, nil, err
+		}
 	}
-	changed := filter.Probe()
-	touched, err := t.touches(ctx, set, &changed, bloom.Cover{})
-	if err != nil {
+	if set, err = t.settleDoubts(ctx, set, h.Tree(n)); set == nil || err != nil {
 		return nil, nil, err
 	}
-	if !touched {
-		return set, nil, nil
-	}
-	return t.split(ctx, set, tree, &changed)
+	return t.split(ctx, set, tree, changed)
 }
 
-// resolve assigns a commit to every file of a set.
+// resolve assigns a commit to every file of a set; to a doubtful one it assigns that of the doubt.
 func (t *tracer) resolve(ctx context.Context, s *traceSet, commit object.ID) error {
 	if err := t.open(ctx, s); err != nil {
 		return err
@@ -138,7 +150,11 @@ func (t *tracer) resolve(ctx context.Context, s *traceSet, commit object.ID) err
 			e.Folder = item.set.folder.out
 			continue
 		}
-		if err := t.settle(ctx, e, commit); err != nil {
+		at := commit
+		if item.doubt != 0 {
+			at = t.history.ID(item.doubt - 1)
+		}
+		if err := t.settle(ctx, e, at); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ type traceSet struct {
 // traceItem is a file, or with a set a folder that is traced into, by its index in the entries.
 type traceItem struct {
 	index int32
+	doubt int32 // 1 + the number of the commit that may have changed it, or 0; see doubt.go
 	set   *traceSet
 }
 
@@ -225,10 +226,10 @@ func (t *tracer) split(
 			return nil, nil, err
 		}
 		if sameBelow != nil {
-			kept = append(kept, traceItem{item.index, sameBelow})
+			kept = append(kept, traceItem{index: item.index, set: sameBelow})
 		}
 		if restBelow != nil {
-			moved = append(moved, traceItem{item.index, restBelow})
+			moved = append(moved, traceItem{index: item.index, set: restBelow})
 		}
 	}
 	if err := it.Err(); err != nil {
@@ -281,7 +282,7 @@ func join(a, b *traceSet) *traceSet {
 			items = append(items, y)
 			j++
 		default:
-			items = append(items, traceItem{x.index, join(x.set, y.set)})
+			items = append(items, traceItem{index: x.index, set: join(x.set, y.set)})
 			i, j = i+1, j+1
 		}
 	}

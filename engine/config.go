@@ -30,7 +30,8 @@ type Config struct {
 	Space  *space.Watch
 	Limits Limits
 	// HistoryBytes is the memory of caches about histories: last changes of files, listings of commits
-	// that may be continued, jumps along first parents, and changes of lines for blame; 64 MiB when 0.
+	// that may be continued, jumps along first parents, changes of lines for blame, and trigrams of
+	// files for searches; 64 MiB when 0.
 	HistoryBytes int64
 	// Maintenance are the thresholds of maintenance; Background runs it in the background until the
 	// host is closed. Scrub does so with scrubbing; the zero value does not.

@@ -51,7 +51,7 @@ func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error
 	options := grep.Options{
 		Before: request.Before, After: request.After,
 		MatchesMax: request.MatchesMax, FilesMax: request.FilesMax, LinesMax: request.LinesMax,
-		Patience: grepPatience,
+		Patience: grepPatience, Known: r.host.trigrams,
 	}
 	var err error
 	if options.Pattern, err = grep.Compile(request.Pattern, request.IgnoreCase); err != nil {

@@ -59,6 +59,7 @@ import (
 	"packhorse/engine/clonecache"
 	"packhorse/engine/cluster"
 	"packhorse/engine/credential"
+	"packhorse/engine/grep"
 	"packhorse/engine/maintain"
 	"packhorse/engine/outbox"
 	"packhorse/engine/quota"
@@ -110,6 +111,7 @@ type Host struct {
 	listings listings
 	jumps    *revision.Jumps
 	changes  *blame.Changes
+	trigrams *grep.Trigrams
 
 	maintenance maintain.Settings
 	worker      *maintain.Worker
@@ -205,9 +207,10 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		causes:      newCauses(),
 		now:         c.Now,
 
-		traces:   newHistoryCache[traceKey, *revwalk.TracedFolder](c.HistoryBytes / 16 * 9),
+		traces:   newHistoryCache[traceKey, *revwalk.TracedFolder](c.HistoryBytes / 16 * 7),
 		listings: newHistoryCache[listingKey, *commitListing](c.HistoryBytes / 16 * 4),
 		changes:  blame.NewChanges(c.HistoryBytes / 16 * 2),
+		trigrams: grep.NewTrigrams(c.HistoryBytes / 16 * 2),
 		jumps:    revision.NewJumps(c.HistoryBytes / 16),
 
 		maintenance: c.Maintenance,

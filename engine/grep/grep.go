@@ -3,8 +3,8 @@
 // Start at [Compile], then [Search]. Files are searched in the order of trees, on all cores;
 // symbolic links, submodules and binary files are skipped. A pattern is RE2, which takes linear
 // time for any pattern. Where every match contains one of a few literals, only lines with one of
-// these are matched. Results come in pages of bounded size, and a search can be continued at any
-// line.
+// these are matched, and [Trigrams] spares later searches most of the files. Results come in pages
+// of bounded size, and a search can be continued at any line.
 package grep
 
 import (
@@ -44,6 +44,8 @@ type Options struct {
 	Patience time.Duration
 	// From is where the search begins, zero at the beginning.
 	From Position
+	// Known, if not nil, spares later searches of the same files.
+	Known *Trigrams
 }
 
 func (o *Options) setDefaults() {
@@ -90,6 +92,7 @@ type found struct {
 func Search(ctx context.Context, view *odb.View, root object.ID, o Options) (Page, error) {
 	o.setDefaults()
 	s := searcher{view: view, options: &o}
+	s.memory.begin(o.Known, view.Pool(), o.Pattern)
 	var page Page
 	began := time.Now()
 	lines, size := 0, 0
@@ -137,6 +140,7 @@ const filesAhead = 4
 type searcher struct {
 	view    *odb.View
 	options *Options
+	memory  recollection
 }
 
 // files walks the files to search.
@@ -158,6 +162,10 @@ var scanners = sync.Pool{New: func() any { return new(scanner) }}
 
 // search searches one file. It is called by several goroutines.
 func (s *searcher) search(ctx context.Context, entry pathspec.Entry) (found, error) {
+	known, mayMatch := s.memory.recall(entry.ID)
+	if !mayMatch {
+		return found{path: entry.Path}, nil
+	}
 	skip := int64(0)
 	if entry.Path == s.options.From.Path {
 		skip = s.options.From.Line
@@ -169,8 +177,14 @@ func (s *searcher) search(ctx context.Context, entry pathspec.Entry) (found, err
 	switch {
 	case errors.Is(err, odb.ErrTooLarge):
 		err = s.searchLarge(ctx, scan, entry.ID)
-	case err == nil && !isBinary(text):
-		err = searchText(ctx, scan, text)
+	case err == nil:
+		binary := isBinary(text)
+		if !known {
+			mayMatch = s.memory.learn(entry.ID, text, binary)
+		}
+		if mayMatch && !binary {
+			err = searchText(ctx, scan, text)
+		}
 	}
 	if err != nil {
 		return found{}, fmt.Errorf("search %q: %w", entry.Path, err)

@@ -12,11 +12,13 @@ import (
 )
 
 // FuzzGrep: despite all shortcuts, a search returns the lines that match one by one, with their
-// context, each once.
+// context, each once. It never passes over a text with such a line.
 func FuzzGrep(f *testing.F) {
 	f.Add("horse|mule", "a horse\nno\na mule\n", false, byte(0))
 	f.Add("(?i:K)elvin|s+", "\u212aelvin\nno\n\u017f\n", true, byte(0x11))
 	f.Add("x{2,}y|^$|[^a]", "xxy\r\n\na\xff\nxy", false, byte(0x23))
+	f.Add("kelvins", "a\n\u212aelvin\u017f", true, byte(0))
+	f.Add("(?i:horse|MULE)s@", "my HorSES@\n", false, byte(0))
 	f.Add("a\nb|\ufffd", "a\nb\n\xff", true, byte(0x30))
 	f.Fuzz(func(t *testing.T, pattern, text string, ignoreCase bool, around byte) {
 		if len(text) > 1<<12 || len(pattern) > 1<<8 {
@@ -52,6 +54,9 @@ func FuzzGrep(f *testing.F) {
 					want = append(want, grep.Line{Number: int64(i + 1), Text: string(line), Match: matches})
 				}
 			}
+		}
+		if len(want) > 0 && !p.MayMatch([]byte(text)) {
+			t.Fatalf("%q would not be looked for in %q", pattern, text)
 		}
 		options := grep.Options{Pattern: p, Before: before, After: after}
 		got, more, err := grep.Text(t.Context(), []byte(text), options)

@@ -34,6 +34,9 @@ type Pattern struct {
 	fold     bool
 	// literal says that the pattern is its one literal.
 	literal bool
+	// trigrams are lists of hashes. A file with a match has all trigrams of one of them. nil if
+	// unknown.
+	trigrams [][]uint32
 }
 
 // Compile compiles a pattern in the syntax of RE2. It matches lines without their ends, so that ^
@@ -73,6 +76,7 @@ func Compile(pattern string, ignoreCase bool) (*Pattern, error) {
 		}
 		p.literals = append(p.literals, text)
 	}
+	p.trigrams = trigramsOf(set)
 	p.literal = len(set) == 1 && set[0].whole && tree.Op == syntax.OpLiteral && !strings.Contains(set[0].text, "\n")
 	return p, nil
 }
@@ -82,6 +86,9 @@ type requiredLiteral struct {
 	text  string
 	fold  bool
 	whole bool // it is all of the literal in the pattern
+	// stretch is the longest part of the literal in the pattern that a match has as it is, or, with
+	// fold, with letters in another case, or a Kelvin or a long s for a letter.
+	stretch string
 }
 
 // alternativesMax bounds the literals that a line is searched for.
@@ -140,18 +147,25 @@ func shortest(set []requiredLiteral) int {
 func literalOf(re *syntax.Regexp) []requiredLiteral {
 	fold := re.Flags&syntax.FoldCase != 0
 	text := string(re.Rune)
-	best := ""
-	for stretch := range strings.FieldsFuncSeq(text, func(r rune) bool {
-		return r == utf8.RuneError || fold && (r >= utf8.RuneSelf || strings.ContainsRune("kKsS", r))
-	}) {
-		if len(stretch) > len(best) {
-			best = stretch
-		}
+	stretch := longest(text, func(r rune) bool { return r == utf8.RuneError || fold && r >= utf8.RuneSelf })
+	best := stretch
+	if fold {
+		best = longest(text, func(r rune) bool { return r >= utf8.RuneSelf || strings.ContainsRune("kKsS", r) })
 	}
 	if best == "" {
 		return nil
 	}
-	return []requiredLiteral{{text: best, fold: fold, whole: best == text}}
+	return []requiredLiteral{{text: best, fold: fold, whole: best == text, stretch: stretch}}
+}
+
+// longest returns the longest part of text without runes of which is true.
+func longest(text string, is func(r rune) bool) (best string) {
+	for part := range strings.FieldsFuncSeq(text, is) {
+		if len(part) > len(best) {
+			best = part
+		}
+	}
+	return best
 }
 
 // appendLower appends text with ASCII letters in lower case.

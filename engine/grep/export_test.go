@@ -40,3 +40,6 @@ func (t *Trigrams) Spares(pool odb.PoolID, files []object.ID, p *Pattern) (count
 
 // Bytes returns what is remembered, in bytes.
 func (t *Trigrams) Bytes() int64 { return t.known.Bytes() }
+
+// IsCostly reports whether the pattern has turned out to have too many states for an automaton.
+func (p *Pattern) IsCostly() bool { return p.costly.Load() }

@@ -2,7 +2,8 @@
 //
 // Start at [Compile], then [Search]. Files are searched in the order of trees, on all cores;
 // symbolic links, submodules and binary files are skipped. A pattern is RE2, which takes linear
-// time for any pattern. Where every match contains one of a few literals, only lines with one of
+// time for any pattern; a DFA finds the lines, and package regexp where it would be too large.
+// Where every match contains one of a few literals, only lines with one of
 // these are matched, and [Trigrams] spares later searches most of the files. Results come in pages
 // of bounded size, and a search can be continued at any line.
 package grep

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"packhorse/odb/fair"
@@ -28,6 +30,12 @@ const (
 // Pattern finds lines. It may be used concurrently.
 type Pattern struct {
 	expr *regexp.Regexp
+	// program and classes make automata, which wait between two texts. costly says that the program
+	// has too many states for that.
+	program  *syntax.Prog
+	classes  *alphabet
+	automata sync.Pool
+	costly   atomic.Bool
 	// literals are strings of which every match has one, none if unknown. With fold they are in
 	// lower case.
 	literals [][]byte
@@ -61,7 +69,7 @@ func Compile(pattern string, ignoreCase bool) (*Pattern, error) {
 	if len(program.Inst) > instructionsMax {
 		return nil, fmt.Errorf("%w: it takes more than %d instructions", ErrPattern, instructionsMax)
 	}
-	p := &Pattern{}
+	p := &Pattern{program: program, classes: alphabetOf(program)}
 	if p.expr, err = regexp.Compile(source); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPattern, err)
 	}
@@ -204,6 +212,12 @@ func (f *finder) reset(text []byte) {
 // line returns where the first line that matches begins and ends, of those that begin at from, a
 // beginning of a line, or later.
 func (f *finder) line(ctx context.Context, from int) (start, end int, ok bool, err error) {
+	if len(f.next) == 0 && !f.pattern.costly.Load() {
+		start, end, ok, err = f.pattern.find(ctx, f.text, from)
+		if !errors.Is(err, errManyStates) {
+			return start, end, ok, err
+		}
+	}
 	for from < len(f.text) {
 		at := f.candidate(from)
 		if at == len(f.text) {
@@ -247,8 +261,33 @@ func (f *finder) candidate(from int) int {
 	return first
 }
 
+// find returns where the first line that matches begins and ends, of those that begin at from, a
+// beginning of a line, or later. Errors: errManyStates; those of ctx.
+func (p *Pattern) find(ctx context.Context, text []byte, from int) (start, end int, ok bool, err error) {
+	a, _ := p.automata.Get().(*automaton)
+	if a == nil {
+		if a, err = newAutomaton(p.program, p.classes); err != nil {
+			p.costly.Store(true)
+			return 0, 0, false, err
+		}
+	}
+	start, end, ok, err = a.find(ctx, text, from)
+	if errors.Is(err, errManyStates) {
+		p.costly.Store(true)
+	} else {
+		p.automata.Put(a)
+	}
+	return start, end, ok, err
+}
+
 // match holds a line against the pattern.
 func (p *Pattern) match(ctx context.Context, line []byte) (bool, error) {
+	if len(line) > 0 && !p.costly.Load() {
+		_, _, ok, err := p.find(ctx, line, 0)
+		if !errors.Is(err, errManyStates) {
+			return ok, err
+		}
+	}
 	if len(line) <= patientBytes {
 		return p.expr.Match(line), nil
 	}

@@ -57,8 +57,8 @@ test-git: ## only the packages whose tests ask the installed git, nothing from t
 HAS_SHARED = { { [ -n "$$PACKHORSE_TEST_KEYS" ] || ls /usr/lib/postgresql/*/bin/initdb || command -v initdb; } >/dev/null 2>&1 && \
 	{ [ -n "$$PACKHORSE_TEST_FILES" ] || [ -x .cache/bin/versitygw ] || command -v versitygw; } >/dev/null 2>&1; }
 
-test-shared: ## refs, engine and api over PostgreSQL and a bucket: several minutes
-	@if $(HAS_SHARED); then PACKHORSE_TEST_STORES=shared $(GO) test $(TAGS) -p 1 -timeout 20m ./refs ./engine/... ./api/...; \
+test-shared: ## refs, engine, api and real clients over PostgreSQL and a bucket: several minutes
+	@if $(HAS_SHARED); then PACKHORSE_TEST_STORES=shared $(GO) test -tags clients,invariants -p 1 -timeout 20m ./refs ./engine/... ./api/...; \
 	else echo "test-shared: skipped, PostgreSQL or versitygw is missing"; fi
 
 # The rows that servers change under preconditions, and whole servers beside each other.

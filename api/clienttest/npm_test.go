@@ -3,6 +3,7 @@
 package clienttest_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,7 +79,15 @@ func TestPierre(t *testing.T) {
 		TLS:   true,
 		Flags: []string{"--secret-key", secret, "--upstream-allow", "127.0.0.1", "--upstream-retry", "100ms"},
 	})
+	apply := []byte("[]")
+	if rows := server.Rows(); rows != "" {
+		var err error
+		if apply, err = json.Marshal([]string{bin, "org", "apply", filepath.Dir(folder), "--keys", rows}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	env := []string{
+		"PACKHORSE_TEST_ORG_APPLY=" + string(apply),
 		"PACKHORSE_TEST_URL=" + server.URL,
 		"PACKHORSE_TEST_ORG=" + packhorsetest.Org,
 		"PACKHORSE_TEST_KEY=" + server.KeyFile(),

@@ -879,6 +879,8 @@ describe('webhooks', () => {
     const config = path.join(process.env.PACKHORSE_TEST_ORG_FOLDER, 'org.yaml');
     fs.writeFileSync(`${config}.new`, `webhooks: [{url: "http://127.0.0.1:${receiver.address().port}/hook?a=b", secret: "${secret}", events: [push]}]\n`);
     fs.renameSync(`${config}.new`, config);
+    const [program, ...args] = JSON.parse(process.env.PACKHORSE_TEST_ORG_APPLY);
+    if (program) execFileSync(program, args); // the organizations are rows, and follow no folder
     try {
       const repo = await store.createRepo({ id: 'hooks/one' });
       const commits = [zeros];

@@ -19,6 +19,9 @@ import (
 	"time"
 
 	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/odb/file/s3/s3test"
+	"packhorse/odb/kv/postgres/postgrestest"
+	"packhorse/odb/odbtest"
 )
 
 var (
@@ -38,17 +41,24 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		return m.Run()
+		return postgrestest.Main(m)
 	}())
 }
 
 // start runs a server until the test ends, of the binary under test unless options name another.
-// Its output is shown when the test fails.
+// Its output is shown when the test fails. Where tests are run over shared stores it is one of the
+// servers that share a database and a bucket, which are made for it.
 func start(t *testing.T, options packhorsetest.Options) *packhorsetest.Server {
 	t.Helper()
 	options.Bin = cmp.Or(options.Bin, bin)
 	if options.Dir == "" {
 		options.Dir = t.TempDir()
+	}
+	if odbtest.Shared() {
+		files, env := s3test.Start(t).Place(t)
+		options.Rows = postgrestest.Database(t)
+		options.Env = append(options.Env, env...)
+		options.Flags = append(options.Flags, "--keys", options.Rows, "--files", files)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

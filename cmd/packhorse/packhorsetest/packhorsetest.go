@@ -190,6 +190,9 @@ func (s *Server) Token(ctx context.Context, repo string, flags ...string) (strin
 // NewCertificate replaces the certificate and its key.
 func (s *Server) NewCertificate() error { return WriteCertificate(s.CACert, s.tlsKey) }
 
+// Rows is the database in which the organizations are stored, "" for a folder.
+func (s *Server) Rows() string { return s.rows }
+
 // OrgDir is the folder of the organization's keys and its org.yaml.
 func (s *Server) OrgDir() string { return s.orgDir }
 

@@ -12,7 +12,7 @@ import (
 // crashInside cuts the power at a file operation of a write. Afterwards it has happened, in all of
 // its repositories, or it has not; and it has if it was over before.
 func (m *historyModel) crashInside(r *modelRepo, now map[string]object.ID) bool {
-	disk := &powerCut{disk: m.fs, random: rand.New(rand.NewPCG(m.random.Uint64(), 5))}
+	disk := &powerCut{disk: m.fs, random: rand.New(rand.NewPCG(m.random.Uint64(), 5)), lucky: m.random.IntN(2) == 0}
 	m.shut()
 	m.open(disk.wrap())
 	before := make([]int, len(m.repos))

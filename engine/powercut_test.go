@@ -13,6 +13,7 @@ import (
 type powerCut struct {
 	disk   *vfs.MemFS
 	random *rand.Rand
+	lucky  bool // whatever was written stays; otherwise some of what was not synced
 
 	mu    sync.Mutex // guards the fields below
 	armed bool
@@ -60,5 +61,9 @@ func (p *powerCut) rest() vfs.FS {
 
 // cut is called with mu held.
 func (p *powerCut) cut() {
-	p.after = p.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: p.random.IntN(101), RNG: p.random})
+	percent := 100
+	if !p.lucky {
+		percent = p.random.IntN(101)
+	}
+	p.after = p.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: p.random})
 }

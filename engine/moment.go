@@ -30,12 +30,18 @@ type PastError struct {
 	// can be read.
 	Oldest uint64
 	Since  time.Time
+	// Transaction was to be taken back, and what was before it is not kept; 0 for a moment.
+	Transaction uint64
 }
 
 // Error names the oldest moment in both forms.
 func (e *PastError) Error() string {
-	return fmt.Sprintf("the history of that moment is not kept any more: the oldest is seq:%d, from %s on",
-		e.Oldest, e.Since.Format(time.RFC3339Nano))
+	what := "the history of that moment"
+	if e.Transaction != 0 {
+		what = fmt.Sprintf("what was before transaction %d", e.Transaction)
+	}
+	return fmt.Sprintf("%s is not kept any more: the oldest is seq:%d, from %s on", what, e.Oldest,
+		e.Since.Format(time.RFC3339Nano))
 }
 
 // Is reports whether target is [ErrPast].

@@ -101,10 +101,14 @@ func (r *Repository) checkKept(ctx context.Context, request *UndoRequest, to uin
 	if err != nil {
 		return r.gone(err)
 	}
-	if window.Below(to) {
-		return r.outside(ctx)
+	if !window.Below(to) {
+		return nil
 	}
-	return nil
+	err = r.outside(ctx)
+	if past, ok := errors.AsType[*PastError](err); ok {
+		past.Transaction = request.Sequence
+	}
+	return err
 }
 
 // undo makes the changes, and completes what is told of them.

@@ -408,6 +408,14 @@ func TestUndoRefusals(t *testing.T) {
 	check("a moment that is not kept", engine.UndoRequest{To: seq(at)}, engine.ErrPast)
 	check("... by its time", engine.UndoRequest{To: engine.Moment{Time: removed}}, engine.ErrPast)
 	check("a transaction that is not kept", engine.UndoRequest{Sequence: at}, engine.ErrPast)
+	// The oldest moment may be the one after the transaction.
+	for request, want := range map[*engine.UndoRequest]string{
+		{To: seq(at)}: "the history of that moment", {Sequence: at + 1}: fmt.Sprint("what was before transaction ", at+1),
+	} {
+		if _, err := u.undo(*request); err == nil || !strings.HasPrefix(err.Error(), want+" is not kept any more") {
+			t.Errorf("%+v: %v, want that it names %s", request, err, want)
+		}
+	}
 }
 
 // TestUndoTime goes back to times between transactions.

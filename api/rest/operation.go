@@ -1,6 +1,9 @@
 package rest
 
 import (
+	"cmp"
+	"strings"
+
 	"packhorse/api/auth"
 	"packhorse/engine"
 )
@@ -76,7 +79,7 @@ func (o *operationJSON) operation(d *Door, grant *auth.Grant) (engine.Operation,
 	switch {
 	case len(given) != 1:
 		return nil, badRequest("expected one of commit, patch, merge, cherry_pick, revert, restore, branch, tag and note, "+
-			"got %d", len(given))
+			"got %s", cmp.Or(strings.Join(given, " and "), "none"))
 	case dry:
 		return nil, badRequest("%s.dry_run: the whole transaction is a dry run, or nothing of it", given[0])
 	case o.Commit != nil:

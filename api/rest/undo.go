@@ -31,8 +31,10 @@ func (d *Door) Undo(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	undo := engine.UndoRequest{Force: request.Force}
 	switch {
-	case (request.To == nil) == (request.Sequence == nil):
+	case request.To == nil && request.Sequence == nil:
 		return badRequest("one of to and sequence is required")
+	case request.To != nil && request.Sequence != nil:
+		return badRequest("to and sequence exclude each other: one of them is required")
 	case request.To == nil:
 		if undo.Sequence = *request.Sequence; undo.Sequence == 0 {
 			return badRequest("sequence: expected the number of a transaction, from 1 on, got 0")

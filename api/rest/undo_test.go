@@ -21,7 +21,7 @@ func TestUndoBodies(t *testing.T) {
 		says   string
 	}{
 		"nothing":             {`{}`, 400, "one of to and sequence"},
-		"both":                {`{"to":"seq:1","sequence":1}`, 400, "one of to and sequence"},
+		"both":                {`{"to":"seq:1","sequence":1}`, 400, "to and sequence exclude each other"},
 		"no number":           {`{"to":"seq:x"}`, 400, "to: expected a time"},
 		"a negative number":   {`{"to":"seq:-1"}`, 400, "to: expected a time"},
 		"seq:0":               {`{"to":"seq:0"}`, 404, "before the repository was created"},

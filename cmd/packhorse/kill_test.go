@@ -104,15 +104,13 @@ func newKilling(t *testing.T, stores *sharedStores, seed1, seed2 uint64) *killin
 // start starts the server that is not running, or both.
 func (k *killing) start() {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
-	defer cancel()
 	begin := func(number int) *packhorsetest.Server {
 		options := packhorsetest.Options{Bin: bin, Dir: k.dir}
 		if k.stores != nil {
 			options = k.stores.options(k.dir, number)
 		}
 		options.Flags = append(options.Flags, k.flags...)
-		server, err := packhorsetest.Start(ctx, options)
+		server, err := packhorsetest.Start(k.t.Context(), options)
 		if err != nil {
 			k.t.Fatal(err)
 		}
@@ -128,7 +126,7 @@ func (k *killing) start() {
 		k.other = begin(1 - k.number)
 	}
 	var err error
-	if k.token, err = k.server.Token(ctx, "r", "--scope", "git:write", "--scope", "repo:write"); err != nil {
+	if k.token, err = k.server.Token(k.t.Context(), "r", "--scope", "git:write,repo:write"); err != nil {
 		k.t.Fatal(err)
 	}
 }

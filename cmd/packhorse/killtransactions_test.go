@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -62,12 +61,11 @@ type transactionStorm struct {
 // mint gets a token for each repository.
 func (s *transactionStorm) mint() {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
-	defer cancel()
 	s.tokens = make(map[string]string)
 	for _, repo := range s.repos {
 		var err error
-		if s.tokens[repo], err = s.server.Token(ctx, repo, "--scope", "git:write", "--scope", "repo:write"); err != nil {
+		s.tokens[repo], err = s.server.Token(s.t.Context(), repo, "--scope", "git:write,repo:write", "--ttl", "24h")
+		if err != nil {
 			s.t.Fatal(err)
 		}
 	}

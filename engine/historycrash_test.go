@@ -23,7 +23,7 @@ func (m *historyModel) crashInside(r *modelRepo, now map[string]object.ID) bool 
 	writes := []func(*modelRepo, map[string]object.ID) bool{
 		m.push, m.commit, m.merge, m.restore, m.branch, m.tag, m.addNote, m.transact, m.transact, m.undo, m.pick, m.land,
 	}
-	disk.arm(1 + m.random.IntN(16))
+	disk.arm(1 + m.random.IntN(8))
 	wrote := writes[m.random.IntN(len(writes))](r, now)
 	over := disk.isOn()
 	rest := disk.rest().(*vfs.MemFS)

@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// powerCut copies a disk as a loss of power would leave it, when a number of operations have passed
-// since it was armed.
+// powerCut copies a disk as a loss of power would leave it, when a number of operations that change
+// it have passed since it was armed.
 type powerCut struct {
 	disk   *vfs.MemFS
 	random *rand.Rand
@@ -23,7 +23,10 @@ type powerCut struct {
 
 // wrap returns the disk, watched.
 func (p *powerCut) wrap() vfs.FS {
-	return errorfs.Wrap(p.disk, errorfs.InjectorFunc(func(errorfs.Op) error {
+	return errorfs.Wrap(p.disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsRead { // it leaves the disk as it is
+			return nil
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.armed && p.after == nil {

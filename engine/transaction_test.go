@@ -78,7 +78,7 @@ func tipsOf(t *testing.T, host *engine.Host, branch string, names ...string) []o
 func TestTransactionPowerLoss(t *testing.T) {
 	t.Parallel()
 	odbtest.NeedsEmbedded(t, "it crashes the file system of the stores")
-	for step, hotCount := range map[int]int{1: 0, 9: 1} { // 0 is the default: no files
+	for step, hotCount := range map[int]int{1: 0, 3: 1} { // 0 is the default: no files
 		rounds := 1
 		if n, err := strconv.Atoi(os.Getenv("PACKHORSE_TRANSACTION_ROUNDS")); err == nil {
 			step, rounds = 1, n

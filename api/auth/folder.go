@@ -126,8 +126,8 @@ func (f *folder) scan() map[string]*issuer {
 			}
 		}
 	}
-	for path, text := range s.complaints {
-		if f.complaints[path] != text {
+	for _, path := range slices.Sorted(maps.Keys(s.complaints)) {
+		if text := s.complaints[path]; f.complaints[path] != text {
 			f.logger.Warn("organizations folder: invalid entry", "path", filepath.Join(f.dir, path), "reason", text)
 		}
 	}

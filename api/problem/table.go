@@ -200,6 +200,7 @@ var table = []row{
 	{kind: commit.ErrInvalid, status: http.StatusBadRequest, code: code.InvalidFileOperation},
 	{kind: commit.ErrEdit, status: http.StatusConflict, code: code.EditMismatch, fields: failedEdit},
 	{kind: commit.ErrTooLarge, status: http.StatusRequestEntityTooLarge, code: code.LimitExceeded},
+	{kind: diff.ErrAfter, status: http.StatusBadRequest, code: code.InvalidCursor},
 	{kind: diff.ErrTooDeep, status: http.StatusRequestEntityTooLarge, code: code.LimitExceeded},
 	{kind: pathspec.ErrInvalid, status: http.StatusBadRequest, code: code.InvalidPath},
 	{kind: pathspec.ErrDepth, status: http.StatusRequestEntityTooLarge, code: code.LimitExceeded},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,15 +40,7 @@ const (
 func TestHistoryModel(t *testing.T) {
 	t.Parallel()
 	odbtest.NeedsEmbedded(t, "the power of its disk fails")
-	count := 150
-	if testing.Short() {
-		count = 50
-	}
-	if text := os.Getenv("PACKHORSE_MODEL_COUNT"); text != "" {
-		n, err := strconv.Atoi(text)
-		must(t, err)
-		count = n
-	}
+	count := oracle.ModelCount(t, 150, 50)
 	pool := pooledCommits(t)
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

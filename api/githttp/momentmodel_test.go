@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,17 +28,7 @@ const keptMoments = 5 * time.Hour
 // gone. PACKHORSE_MODEL_COUNT is the number of steps.
 func TestMomentRemotesModel(t *testing.T) {
 	t.Parallel()
-	count := 50
-	if testing.Short() {
-		count = 15
-	}
-	if text := os.Getenv("PACKHORSE_MODEL_COUNT"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		count = n
-	}
+	count := oracle.ModelCount(t, 50, 15)
 	m := newMomentModel(t, 3)
 	for range count {
 		m.step()

@@ -97,12 +97,12 @@ const (
 
 func diffOptionsOf(x exchange.Exchange) (engine.DiffOptions, error) {
 	query := x.Query()
-	o := engine.DiffOptions{Paths: query["path"], Cursor: query.Get("cursor")}
-	var err error
-	if o.Inline, err = flagOf(x, "inline", false); err == nil && (query.Get("limit") != "" || o.Cursor != "") {
-		o.Limit, err = limitOf(x, diffLimitDefault, diffLimitMax)
+	inline, err := flagOf(x, "inline", false)
+	if err != nil {
+		return engine.DiffOptions{}, err
 	}
-	return o, err
+	limit, err := pageOf(x, diffLimitDefault, diffLimitMax)
+	return engine.DiffOptions{Paths: query["path"], Inline: inline, Limit: limit, Cursor: query.Get("cursor")}, err
 }
 
 // appendID appends a field with an object id, unless it is zero.

@@ -139,6 +139,9 @@ func TestDiffPageBytes(t *testing.T) {
 	}
 	sha := c.commitFiles(files)
 	_, count := c.allPages(c.door.CommitDiff, "sha="+sha, 100)
+	if _, few := c.allPages(c.door.CommitDiff, "sha="+sha, 5); few != count {
+		t.Errorf("%d pages of at most five files, want %d", few, count)
+	}
 	if first := c.diffPage(c.door.CommitDiff, "limit=100&sha="+sha); len(first.Files) != 4 || count != 3 {
 		t.Errorf("%d files in the first of %d pages, want 4 in three", len(first.Files), count)
 	}

@@ -62,9 +62,7 @@ func readFilesQuery(x exchange.Exchange) (filesQuery, error) {
 		Flat:      !recursive,
 		Cursor:    values.Get("cursor"),
 	}}
-	if values.Get("limit") != "" || query.Cursor != "" {
-		query.limit, err = limitOf(x, filesLimitDefault, filesLimitMax)
-	}
+	query.limit, err = pageOf(x, filesLimitDefault, filesLimitMax)
 	return query, err
 }
 

@@ -39,10 +39,8 @@ func (d *Door) FilesMetadata(x exchange.Exchange, grant *auth.Grant) error {
 		Slot:      x.Slot,
 		Reserve:   x.Reserve,
 	}
-	if query.Get("limit") != "" || request.Cursor != "" {
-		if request.Limit, err = limitOf(x, metadataLimitDefault, metadataLimitMax); err != nil {
-			return err
-		}
+	if request.Limit, err = pageOf(x, metadataLimitDefault, metadataLimitMax); err != nil {
+		return err
 	}
 	repo, err := d.openAt(x, grant, nil)
 	if err != nil {

@@ -134,6 +134,15 @@ func kindName(kind jsontext.Kind) string {
 	}
 }
 
+// pageOf reads the page size of a listing that is paged where it is asked for by limit or cursor,
+// and 0 where it is not.
+func pageOf(x exchange.Exchange, byDefault, most int) (int, error) {
+	if query := x.Query(); query.Get("limit") == "" && query.Get("cursor") == "" {
+		return 0, nil
+	}
+	return limitOf(x, byDefault, most)
+}
+
 // limitOf reads the page size.
 func limitOf(x exchange.Exchange, byDefault, most int) (int, error) {
 	text := x.Query().Get("limit")

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -170,16 +169,12 @@ func (s *eventStorm) suspend(number int) {
 			s.t.Fatal(err)
 		}
 	}
-	pid := s.live[number].Load().server.PID()
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		s.t.Fatal(err)
-	}
+	server := s.live[number].Load().server
+	suspend(s.t, server)
 	more := s.acknowledged.Load() + s.count/10
 	time.Sleep(pause)
 	s.await(more)
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		s.t.Fatal(err)
-	}
+	wake(s.t, server)
 	if pause > 0 { // it does something before it is killed
 		s.await(more + s.count/10)
 	}

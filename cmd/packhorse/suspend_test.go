@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -56,9 +55,7 @@ func (l *load) suspend(number int, atLeast time.Duration) {
 		l.awaitProgress(number, 5)
 		<-clone.held
 		<-push.held
-		if err := syscall.Kill(zombie.PID(), syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		suspend(t, zombie.Server)
 		begun := time.Now()
 		l.pause.Store(int64(300 * time.Millisecond))
 		defer l.pause.Store(0)
@@ -73,9 +70,7 @@ func (l *load) suspend(number int, atLeast time.Duration) {
 		l.awaitProgress(1-number, 5)
 		time.Sleep(atLeast - time.Since(begun)) // none if it is past
 		t.Logf("suspended for %v; the other has %v", time.Since(begun), duties)
-		if err := syscall.Kill(zombie.PID(), syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		wake(t, zombie.Server)
 		close(push.release)
 		close(commit.release)
 		t.Log("the clone: ", clone.finishEither(t))

@@ -56,7 +56,8 @@ type Comparison struct {
 	slot      sharedSlot
 
 	limit int
-	more  bool // files follow the page; the walk sets it before it ends, the reader afterwards
+	more  bool // changes follow the limit: written by the walk before it ends
+	full  bool // the page has PageBytes, and a file follows: of the reader, who ends before the walk
 
 	next  func() (*comparing, error, bool) // moves to the next file
 	stop  func()
@@ -225,7 +226,7 @@ func (c *Comparison) Files(idle func() error) iter.Seq2[*File, error] {
 		size := int64(0)
 		for c.first = nil; f != nil && err == nil; f, err = c.take() {
 			if c.limit > 0 && size >= PageBytes {
-				c.more = true
+				c.full = true
 				c.taken(f)
 				return
 			}
@@ -242,7 +243,7 @@ func (c *Comparison) Files(idle func() error) iter.Seq2[*File, error] {
 }
 
 // HasMore reports, when Files has ended, whether files follow the page.
-func (c *Comparison) HasMore() bool { return c.more }
+func (c *Comparison) HasMore() bool { return c.full || c.more }
 
 // handOut passes a file to the reader and takes it back.
 func (c *Comparison) handOut(f *comparing, yield func(*File, error) bool) (more bool, err error) {

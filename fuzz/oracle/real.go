@@ -34,6 +34,16 @@ func CaseCount(tb testing.TB, count, few int) int {
 	return number(tb, "PACKHORSE_CASE_COUNT", count)
 }
 
+// ModelCount returns how many steps are made beside a model: PACKHORSE_MODEL_COUNT, or else count,
+// or few when tests are to be short.
+func ModelCount(tb testing.TB, count, few int) int {
+	tb.Helper()
+	if testing.Short() {
+		count = few
+	}
+	return number(tb, "PACKHORSE_MODEL_COUNT", count)
+}
+
 func number(tb testing.TB, name string, otherwise int) int {
 	tb.Helper()
 	text := os.Getenv(name)

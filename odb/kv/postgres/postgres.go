@@ -13,8 +13,8 @@
 //
 // The pairs are the rows of kv, whose order of bytea is that of [bytes.Compare]. kv_fence has a row
 // for each connection that writes, kv_schema one for the version of the tables, and one for the
-// tenure: how often a process has fenced off all others. All of them lie in
-// the first schema of the role's search path. docs/formats.md describes them.
+// tenure: how often a process has fenced off all others. All of them lie in the first schema of the
+// role's search path. docs/formats.md describes them.
 //
 // # Batches
 //

@@ -14,6 +14,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
 
 	"packhorse/odb/file"
 )
@@ -31,12 +32,17 @@ const (
 
 var errNoRegion = errors.New("no region: set region=NAME, or AWS_REGION")
 
-// newClient returns the client of a location, and completes its region.
+// newClient returns the client of a location, and completes its region. Options have a log.
 func newClient(ctx context.Context, options *Options) (*s3.Client, error) {
 	transport := awshttp.NewBuildableClient().WithReadTimeout(stallTime).WithTransportOptions(func(t *http.Transport) {
 		t.MaxIdleConns, t.MaxIdleConnsPerHost = connectionsIdle, connectionsIdle
 	})
-	loaders := []func(*config.LoadOptions) error{config.WithHTTPClient(transport)}
+	// What a caller must know is in the error of the call. What else the client has to say, such as
+	// that a connection cannot be used again, does not belong among the output of a command.
+	quiet := logging.LoggerFunc(func(_ logging.Classification, format string, args ...any) {
+		options.Log.Debug("s3: "+fmt.Sprintf(format, args...), "store", options.Location.String())
+	})
+	loaders := []func(*config.LoadOptions) error{config.WithHTTPClient(transport), config.WithLogger(quiet)}
 	if options.Credentials != nil {
 		loaders = append(loaders, config.WithCredentialsProvider(options.Credentials))
 	}

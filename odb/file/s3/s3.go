@@ -51,7 +51,8 @@ type Options struct {
 	// Backoff is the rest before a request is repeated for the first time; 0 is 100 ms. It doubles
 	// each time, and is shortened at random by up to a half.
 	Backoff time.Duration
-	// Log receives what fails behind a caller's back; nil discards it.
+	// Log receives what fails behind a caller's back, and at debug level what the client of the service
+	// tells; nil discards it.
 	Log *slog.Logger
 }
 
@@ -86,6 +87,7 @@ var (
 // Errors: [file.ErrLocked] while another process uses the local folder; [file.ErrUnavailable]
 // without credentials.
 func Open(ctx context.Context, options Options) (*Store, error) {
+	options.Log = cmp.Or(options.Log, slog.New(slog.DiscardHandler))
 	client, err := newClient(ctx, &options)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", options.Location, err)
@@ -98,7 +100,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 		client:   client,
 		fs:       options.FS,
 		backoff:  cmp.Or(options.Backoff, 100*time.Millisecond),
-		log:      cmp.Or(options.Log, slog.New(slog.DiscardHandler)),
+		log:      options.Log,
 		uploads:  make(chan struct{}, cmp.Or(options.Uploads, uploadsDefault)),
 		writing:  make(map[string]struct{}),
 	}

@@ -1,14 +1,18 @@
 package s3_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"packhorse/odb/file"
 	"packhorse/odb/file/filetest"
@@ -152,6 +156,32 @@ func TestOccupy(t *testing.T) {
 	}
 	if err := errors.Join(first.Close(), second.Occupy(dir), second.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestClientIsQuiet has answers break off behind a complete head: the client of the service tells it
+// to the log of the store, at debug level, and to nobody else.
+func TestClientIsQuiet(t *testing.T) {
+	t.Parallel()
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "10")
+		w.Write([]byte("short"))
+	}))
+	t.Cleanup(service.Close)
+	var told bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	store := s3test.Open(t, s3.Options{
+		Location: s3.Location{Bucket: "quiet", Endpoint: service.URL, PathStyle: true}, Credentials: anybody{},
+		Backoff: time.Microsecond, Log: log,
+	})
+	if err := store.Occupy(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Delete(t.Context(), "name"); !errors.Is(err, file.ErrUnavailable) {
+		t.Errorf("delete: %v", err)
+	}
+	if got := told.String(); !strings.Contains(got, "level=DEBUG") || !strings.Contains(got, "discard remaining HTTP response body") {
+		t.Errorf("the log has %q", got)
 	}
 }
 

@@ -25,6 +25,10 @@ type BlameRequest struct {
 	Ranges []string
 	// Moves also finds lines that were moved within the file.
 	Moves bool
+	// Limit ends a part of the blame after so many versions of the file; 0 never does.
+	Limit int
+	// Cursor continues a blame, of the commit and the lines that it began with: see [Blame.Next].
+	Cursor string
 	// Slot is waited for when history has to be walked.
 	Slot Slot
 }
@@ -35,6 +39,7 @@ type Blame struct {
 	Path     string
 	runs     []blame.Run
 	view     *odb.View
+	next     string
 }
 
 // BlameLine is a line of a file. Both numbers count from 1.
@@ -50,7 +55,8 @@ type BlameLine struct {
 // blame does.
 //
 // Errors: [ErrNotFound] when the ref or the path does not exist; [ErrInvalid] when the path is a
-// folder or a submodule, or for too many ranges; [blame.ErrRange]; [blame.ErrTooLarge].
+// folder or a submodule, or for too many ranges; [ErrInvalidCursor]; [blame.ErrRange];
+// [blame.ErrTooLarge].
 func (r *Repository) Blame(ctx context.Context, request BlameRequest) (*Blame, error) {
 	if len(request.Ranges) > blameRangesMax {
 		return nil, invalid("%d ranges, at most %d", len(request.Ranges), blameRangesMax)
@@ -59,7 +65,14 @@ func (r *Repository) Blame(ctx context.Context, request BlameRequest) (*Blame, e
 	if err != nil {
 		return nil, err
 	}
-	b, err := blameFile(ctx, at, &request, r.host.changes)
+	request.Path = strings.TrimLeft(request.Path, "/")
+	cursor := r.blameCursor(&request)
+	if request.Cursor != "" {
+		if err := cursor.read(ctx, request.Cursor, &at); err != nil {
+			return nil, errors.Join(err, at.view.Close())
+		}
+	}
+	b, err := blameFile(ctx, at, &request, cursor, r.host.changes)
 	if err != nil {
 		return nil, errors.Join(err, at.view.Close())
 	}
@@ -67,10 +80,9 @@ func (r *Repository) Blame(ctx context.Context, request BlameRequest) (*Blame, e
 }
 
 func blameFile(
-	ctx context.Context, at position, request *BlameRequest, known *blame.Changes,
+	ctx context.Context, at position, request *BlameRequest, cursor blameCursor, known *blame.Changes,
 ) (*Blame, error) {
-	path := strings.TrimLeft(request.Path, "/")
-	if _, err := lookupFile(ctx, at, path); err != nil {
+	if _, err := lookupFile(ctx, at, request.Path); err != nil {
 		return nil, err
 	}
 	release, err := request.Slot.hold(ctx)
@@ -78,17 +90,28 @@ func blameFile(
 		return nil, err
 	}
 	defer release()
-	var runs []blame.Run
-	err = fair.Do(ctx, func(ctx context.Context) error {
-		runs, err = blame.File(ctx, at.view, at.revision.Commit, path,
-			blame.Options{Ranges: request.Ranges, Moves: request.Moves, Known: known})
+	b := &Blame{Revision: at.revision, Path: request.Path, view: at.view}
+	err = fair.Do(ctx, func(ctx context.Context) (err error) {
+		b.runs, cursor.left, err = blame.File(ctx, at.view, at.revision.Commit, request.Path, blame.Options{
+			Ranges: request.Ranges, Moves: request.Moves, Known: known, Limit: request.Limit, Left: cursor.left,
+		})
 		return err
 	})
+	if errors.Is(err, blame.ErrLeft) {
+		err = fail(ErrInvalidCursor, "invalid cursor %.100q", request.Cursor)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &Blame{Revision: at.revision, Path: path, runs: runs, view: at.view}, nil
+	if cursor.left != nil {
+		cursor.commit = at.revision.Commit
+		b.next = cursor.text()
+	}
+	return b, nil
 }
+
+// Next is the cursor of the rest of the blame, "" if all lines are blamed.
+func (b *Blame) Next() string { return b.next }
 
 // Lines walks the lines in their order. An error ends the walk. It may be walked again.
 func (b *Blame) Lines(ctx context.Context) iter.Seq2[BlameLine, error] {

@@ -8,10 +8,12 @@ import (
 
 // Blame is the commits of a file's lines.
 type Blame struct {
-	Ref       string      `json:"ref"`
-	Path      string      `json:"path"`
-	CommitSHA string      `json:"commit_sha" schema:"ObjectID"`
-	Lines     []BlameLine `json:"lines" jsonschema:"without their text"`
+	Ref        string      `json:"ref"`
+	Path       string      `json:"path"`
+	CommitSHA  string      `json:"commit_sha" schema:"ObjectID"`
+	Lines      []BlameLine `json:"lines" jsonschema:"without their text"`
+	NextCursor string      `json:"next_cursor,omitempty" jsonschema:"cursor of the next part, if lines are left"`
+	HasMore    bool        `json:"has_more" schema:"optional" jsonschema:"of a part: whether lines are left"`
 }
 
 // BlameLine is a line with the commit that it comes from.
@@ -31,6 +33,9 @@ type BlameLine struct {
 }
 
 func blameCalls() []call {
+	parts := limit(100, 1000)
+	parts.Description = "After how many versions of the file a part of the blame ends, 1000 at most. A part has the lines " +
+		"that are found by then. Without `cursor` and `limit` the answer has all of them."
 	return []call{{
 		v1: "/repos/blame", path: "/repos/{n}/blame", past: true,
 		Operation: openapi.Operation{
@@ -45,6 +50,7 @@ func blameCalls() []call {
 					Description: "Lines as in `git blame -L`: `3,7`, `3,+5`, `/re/,/re/`, `:function`. At most 16.",
 				},
 				flag("detect_moves", "Also finds lines that moved within the file, like `-M`."),
+				cursor, parts,
 			),
 			Answers: []openapi.Answer{{
 				Status: http.StatusOK, Description: "The lines, streamed.", Type: Blame{},

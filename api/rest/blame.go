@@ -29,7 +29,11 @@ func (d *Door) Blame(x exchange.Exchange, grant *auth.Grant) error {
 		Path:      query.Get("path"),
 		Ranges:    query["range"],
 		Moves:     moves,
+		Cursor:    query.Get("cursor"),
 		Slot:      x.Slot,
+	}
+	if request.Limit, err = pageOf(x, blameLimitDefault, blameLimitMax); err != nil {
+		return err
 	}
 	if request.Path == "" {
 		return badRequest("path is required")
@@ -44,13 +48,19 @@ func (d *Door) Blame(x exchange.Exchange, grant *auth.Grant) error {
 	}
 	x.Stream(http.StatusOK, "application/json", func(ctx context.Context, w io.Writer) error {
 		defer blame.Close()
-		return writeBlame(ctx, w, blame)
+		return writeBlame(ctx, w, blame, request.Limit > 0)
 	})
 	return nil
 }
 
+// Versions of a file that a part of a blame compares: docs/api.md, "Search and blame".
+const (
+	blameLimitDefault = 100
+	blameLimitMax     = 1000
+)
+
 // writeBlame writes the lines as they are walked.
-func writeBlame(ctx context.Context, w io.Writer, blame *engine.Blame) error {
+func writeBlame(ctx context.Context, w io.Writer, blame *engine.Blame, paged bool) error {
 	out := newJSONStream(w)
 	out.raw(`{"ref":`)
 	out.text(blame.Revision.Name)
@@ -81,7 +91,11 @@ func writeBlame(ctx context.Context, w io.Writer, blame *engine.Blame) error {
 		out.raw(commit)
 		index++
 	}
-	out.raw("]}\n")
+	out.raw("]")
+	if paged {
+		out.page(blame.Next())
+	}
+	out.raw("}\n")
 	return out.end()
 }
 

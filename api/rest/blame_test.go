@@ -12,20 +12,25 @@ import (
 type blamePage struct {
 	Ref, Path string
 	CommitSHA string `json:"commit_sha"`
-	Lines     []struct {
-		Number         int    `json:"line_number"`
-		CommitSHA      string `json:"commit_sha"`
-		Original       int    `json:"original_line_number"`
-		OriginalPath   string `json:"original_path"`
-		Previous       string `json:"previous_commit_sha"`
-		AuthorName     string `json:"author_name"`
-		AuthorEmail    string `json:"author_email"`
-		AuthorTime     string `json:"author_time"`
-		CommitterName  string `json:"committer_name"`
-		CommitterEmail string `json:"committer_email"`
-		CommitterTime  string `json:"committer_time"`
-		Summary        string
-	}
+	Lines     []blameLine
+	// Of a part.
+	HasMore    *bool  `json:"has_more"`
+	NextCursor string `json:"next_cursor"`
+}
+
+type blameLine struct {
+	Number         int    `json:"line_number"`
+	CommitSHA      string `json:"commit_sha"`
+	Original       int    `json:"original_line_number"`
+	OriginalPath   string `json:"original_path"`
+	Previous       string `json:"previous_commit_sha"`
+	AuthorName     string `json:"author_name"`
+	AuthorEmail    string `json:"author_email"`
+	AuthorTime     string `json:"author_time"`
+	CommitterName  string `json:"committer_name"`
+	CommitterEmail string `json:"committer_email"`
+	CommitterTime  string `json:"committer_time"`
+	Summary        string
 }
 
 func (c *client) blame(query string) blamePage {

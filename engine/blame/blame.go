@@ -5,7 +5,8 @@
 // oldest, until every line is at a commit whose parents do not have it. A file that a parent does
 // not have is searched among the files that the commit removed, by the rename detection of package
 // diff. With moves (moves.go), lines that the commit only moved are found in the parent's file as
-// well. ranges.go parses the forms of git blame -L, pattern.go their regular expressions.
+// well. A blame may be had in parts (part.go), the lines with the newest commits first. ranges.go
+// parses the forms of git blame -L, pattern.go their regular expressions.
 //
 // Results are those of git 2.39 in a bare repository. The package knows neither names nor refs; a
 // call belongs to one goroutine.
@@ -43,6 +44,12 @@ type Options struct {
 	Moves bool
 	// Known has the changes that earlier blames found, and gets those of this one; nil: none.
 	Known *Changes
+	// Limit ends a call when so many versions of the file have been compared, and no more than
+	// [PendingMax] runs of lines are left; 0 never does.
+	Limit int
+	// Left is what an earlier part of the blame has left, which this one goes on with instead of
+	// Ranges; nil begins a blame.
+	Left []Pending
 }
 
 // Run is a run of lines with the same origin. Indexes count from 0.
@@ -55,36 +62,51 @@ type Run struct {
 	Previous object.ID
 }
 
-// File blames the file at a path of a commit. The runs are in the order of the lines. Memory grows
-// with the lines of the file and the commits visited, plus the contents of a few versions.
+// File blames the file at a path of a commit. The runs are in the order of the lines; those that a
+// limit leaves for the next part of the blame are in left. Memory grows with the lines of the file
+// and the commits visited, plus the contents of a few versions.
 //
-// Errors: [ErrRange], [ErrTooLarge], odb.ErrNotFound when commit or file does not exist, and those
-// of reading.
-func File(ctx context.Context, view *odb.View, commit object.ID, path string, o Options) ([]Run, error) {
+// Errors: [ErrRange], [ErrTooLarge], [ErrLeft], odb.ErrNotFound when commit or file does not exist,
+// and those of reading.
+func File(
+	ctx context.Context, view *odb.View, commit object.ID, path string, o Options,
+) (runs []Run, left []Pending, err error) {
 	b := &blamer{
-		view: view, moves: o.Moves, known: o.Known,
+		view: view, moves: o.Moves, known: o.Known, limit: o.Limit,
 		nodes: make(map[object.ID]*node), readers: make(map[string]*revwalk.PathReader),
 	}
 	defer b.close()
 	first, err := b.begin(ctx, commit, path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	spans, err := parseRanges(ctx, b.final, o.Ranges)
+	if o.Left != nil {
+		err = b.goOn(ctx, o.Left)
+	} else {
+		err = b.selectLines(ctx, first, o.Ranges)
+	}
 	if err != nil {
-		return nil, err
-	}
-	for _, s := range spans {
-		first.entries = append(first.entries, entry{line: s.start, source: s.start, count: s.end - s.start})
-	}
-	if len(spans) > 0 {
-		b.push(first.node)
+		return nil, nil, err
 	}
 	if err := b.run(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slices.SortFunc(b.runs, func(x, y Run) int { return cmp.Compare(x.Index, y.Index) })
-	return joined(b.runs), nil
+	return joined(b.runs), b.pending(), nil
+}
+
+// selectLines blames the file's own commit for the lines to blame.
+func (b *blamer) selectLines(ctx context.Context, first *origin, ranges []string) error {
+	spans, err := parseRanges(ctx, b.final, ranges)
+	if err != nil {
+		return err
+	}
+	var entries []entry
+	for _, s := range spans {
+		entries = append(entries, entry{line: s.start, source: s.start, count: s.end - s.start})
+	}
+	b.blame(first, entries)
+	return nil
 }
 
 // joined makes one run of those that continue each other.
@@ -115,6 +137,10 @@ type blamer struct {
 	readers map[string]*revwalk.PathReader
 	queue   revwalk.Queue // of the commits that are blamed for something, the newest first
 	runs    []Run
+
+	limit    int // of compared; 0: none
+	compared int // versions of the file
+	left     int // entries of the commits in the queue
 }
 
 func (b *blamer) close() {
@@ -145,12 +171,15 @@ func (b *blamer) begin(ctx context.Context, commit object.ID, path string) (*ori
 	return o, err
 }
 
-// run passes the blame on until no entry is left to pass on.
+// run passes the blame on until no entry is left to pass on, or the limit is reached.
 func (b *blamer) run(ctx context.Context) error {
-	for {
+	for !b.pauses() {
 		n := b.pop()
 		if n == nil {
 			return nil
+		}
+		for _, o := range n.origins {
+			b.left -= len(o.entries)
 		}
 		for i := 0; i < len(n.origins); i++ {
 			o := n.origins[i]
@@ -168,4 +197,5 @@ func (b *blamer) run(ctx context.Context) error {
 			o.forget()
 		}
 	}
+	return nil
 }

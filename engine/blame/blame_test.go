@@ -2,6 +2,7 @@ package blame_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -76,7 +77,7 @@ func ourBlame(tb testing.TB, view *odb.View, commit, path string, o blame.Option
 	if err != nil {
 		tb.Fatal(err)
 	}
-	runs, err := blame.File(tb.Context(), view, id, path, o)
+	runs, err := parts(tb, view, id, path, o)
 	if errors.Is(err, blame.ErrRange) {
 		return nil, false
 	}
@@ -96,6 +97,28 @@ func ourBlame(tb testing.TB, view *odb.View, commit, path string, o blame.Option
 	return all, true
 }
 
+// parts puts the parts of a blame together.
+func parts(
+	tb testing.TB, view *odb.View, commit object.ID, path string, o blame.Options,
+) (runs []blame.Run, err error) {
+	tb.Helper()
+	for {
+		part, left, err := blame.File(tb.Context(), view, commit, path, o)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, part...)
+		if left == nil {
+			slices.SortFunc(runs, func(x, y blame.Run) int { return cmp.Compare(x.Index, y.Index) })
+			return runs, nil
+		}
+		if o.Limit == 0 || len(left) > blame.PendingMax {
+			tb.Errorf("%s:%s with %+v: %d runs are left", commit, path, o, len(left))
+		}
+		o.Left = left
+	}
+}
+
 // remembered is what all blames of the tests found, of whatever file. It is so small that it
 // forgets much of it again.
 var remembered = blame.NewChanges(64 << 10)
@@ -105,7 +128,8 @@ var remembered = blame.NewChanges(64 << 10)
 func compareBlame(tb testing.TB, git *oracle.Repository, view *odb.View, commit, path string, o blame.Options) int {
 	tb.Helper()
 	want, wantOK := theirBlame(tb, git, commit, path, o)
-	for _, o.Known = range []*blame.Changes{nil, remembered, remembered} {
+	for i, known := range []*blame.Changes{nil, remembered, remembered, nil} {
+		o.Known, o.Limit = known, []int{0, 0, 4, 1}[i]
 		got, ok := ourBlame(tb, view, commit, path, o)
 		if ok != wantOK {
 			tb.Errorf("%s:%s with %+v: accepted %v, by git %v", commit, path, o, ok, wantOK)

@@ -36,6 +36,7 @@ func NewChanges(bytesMax int64) *Changes {
 
 // changes returns the changes from the file of a parent to that of an origin.
 func (b *blamer) changes(ctx context.Context, parent, o *origin) ([]lines.Change, error) {
+	b.compared++
 	key := changesKey{b.view.Pool(), parent.blob, o.blob}
 	if b.known != nil {
 		if changes, ok := b.known.known.Get(key); ok {

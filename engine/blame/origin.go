@@ -133,6 +133,7 @@ func (o *origin) forget() {
 // blame gives entries to an origin, which owns them from then on. They come in the order of their
 // lines nearly always, from a child that had them in this order.
 func (b *blamer) blame(o *origin, entries []entry) {
+	b.left += len(entries)
 	switch {
 	case len(entries) == 0:
 		return

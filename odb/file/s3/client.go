@@ -40,7 +40,7 @@ func newClient(ctx context.Context, options *Options) (*s3.Client, error) {
 	// What a caller must know is in the error of the call. What else the client has to say, such as
 	// that a connection cannot be used again, does not belong among the output of a command.
 	quiet := logging.LoggerFunc(func(_ logging.Classification, format string, args ...any) {
-		options.Log.Debug("s3: "+fmt.Sprintf(format, args...), "store", options.Location.String())
+		options.Log.Debug("s3: "+fmt.Sprintf(format, args...), "store", options.String())
 	})
 	loaders := []func(*config.LoadOptions) error{config.WithHTTPClient(transport), config.WithLogger(quiet)}
 	if options.Credentials != nil {

@@ -51,8 +51,8 @@ type Options struct {
 	// Backoff is the rest before a request is repeated for the first time; 0 is 100 ms. It doubles
 	// each time, and is shortened at random by up to a half.
 	Backoff time.Duration
-	// Log receives what fails behind a caller's back, and at debug level what the client of the service
-	// tells; nil discards it.
+	// Log receives what fails behind a caller's back, and at debug level what the client of the
+	// service tells; nil discards it.
 	Log *slog.Logger
 }
 

@@ -159,13 +159,13 @@ func TestOccupy(t *testing.T) {
 	}
 }
 
-// TestClientIsQuiet has answers break off behind a complete head: the client of the service tells it
-// to the log of the store, at debug level, and to nobody else.
+// TestClientIsQuiet has answers break off behind a complete head: the client of the service tells
+// it to the log of the store, at debug level, and to nobody else.
 func TestClientIsQuiet(t *testing.T) {
 	t.Parallel()
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "10")
-		w.Write([]byte("short"))
+		_, _ = w.Write([]byte("short"))
 	}))
 	t.Cleanup(service.Close)
 	var told bytes.Buffer

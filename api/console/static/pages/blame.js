@@ -1,5 +1,5 @@
-// The commit that each line of a file is from. The text comes first: of a file with a long history, the
-// server may work on the blame for a while.
+// The commit that each line of a file is from. The text comes first, then the commits in parts, the
+// newest ones first: of a file with a long history, all of them may take the server a while.
 
 import * as api from "../api.js";
 import { codeTable, highlighter, isBinary, lineCell, linesOf } from "../code.js";
@@ -12,6 +12,7 @@ import { plain, shown } from "../visible.js";
 import { readFile } from "./file.js";
 
 const linesPage = 500;
+const versionsFirst = 64; // of the file that the server compares for the first part; twice as many for each next one
 
 export async function blame(parameters, signal) {
   const { repo, ref, path } = parameters;
@@ -25,43 +26,65 @@ export async function blame(parameters, signal) {
   table.classList.add("blame");
   const more = moreButton("More lines", async () => {
     await add();
-    return `${shownLines} lines are shown`;
+    return `${rows.length} lines are shown`;
   });
   const state = h("span", { role: "status" });
-  let shownLines = 0;
-  let last = "";
+  const rows = [];
 
   // add shows the next lines, and then the commits that they are from.
   async function add() {
-    const first = shownLines;
-    shownLines = Math.min(first + linesPage, lines.length);
-    const rows = lines.slice(first, shownLines).map((text, i) => row(parameters, first + i + 1, split.split(text)));
-    body.append(...rows.map(({ element }) => element));
+    const first = rows.length;
+    const texts = lines.slice(first, first + linesPage);
+    rows.push(...texts.map((text, i) => row(parameters, first + i + 1, split.split(text))));
+    body.append(...rows.slice(first).map(({ element }) => element));
     more.hidden = true;
     table.setAttribute("aria-busy", "true");
     state.textContent = "looking for the commits…";
-    const query = { ref, path, range: `${first + 1},${shownLines}` };
     try {
-      const answer = await api.json(token, "repos/blame", { query, signal });
-      for (const line of answer.lines) {
-        const { element, commit, who } = rows[line.line_number - 1 - first];
-        if (line.commit_sha === last) continue;
-        last = line.commit_sha;
-        element.classList.add("begins");
-        append(commit, h("a", { href: at("commit", { repo, ref: last }), title: plain(line.summary) }, short(last)));
-        const date = h(
-          "time",
-          { datetime: line.author_time, title: moment(line.author_time) },
-          day(line.author_time),
-        );
-        append(who, [shown(line.author_name), " ", date]);
+      for await (const part of parts(first + 1, rows.length)) {
+        for (const line of part) rows[line.line_number - 1].line = line;
+        for (const line of part) {
+          draw(line.line_number - 1);
+          draw(line.line_number);
+        }
       }
       state.textContent = "";
-      more.hidden = shownLines >= lines.length;
+      more.hidden = rows.length >= lines.length;
     } catch (error) {
       if (!signal.aborted) state.textContent = plain(error.message);
     }
     table.removeAttribute("aria-busy");
+  }
+
+  // parts yields lines with their commits, as far as the server has found them. It asks for the next
+  // ones before it yields some.
+  async function* parts(from, to) {
+    const query = { ref, path, range: `${from},${to}`, limit: versionsFirst };
+    const ask = () => api.json(token, "repos/blame", { query, signal });
+    let next = ask();
+    while (next) {
+      const answer = await next;
+      query.cursor = answer.next_cursor;
+      query.limit *= 2;
+      next = query.cursor && ask();
+      yield answer.lines;
+    }
+  }
+
+  // draw shows the commit of a line that is known, where it is not that of the line above.
+  function draw(index) {
+    const { line, element, commit, who } = rows[index] ?? {};
+    if (!line) return;
+    const begins = rows[index - 1]?.line?.commit_sha !== line.commit_sha;
+    if (begins === element.classList.contains("begins")) return;
+    element.classList.toggle("begins", begins);
+    commit.replaceChildren();
+    who.replaceChildren();
+    if (!begins) return;
+    const to = at("commit", { repo, ref: line.commit_sha });
+    append(commit, h("a", { href: to, title: plain(line.summary) }, short(line.commit_sha)));
+    const date = h("time", { datetime: line.author_time, title: moment(line.author_time) }, day(line.author_time));
+    append(who, [shown(line.author_name), " ", date]);
   }
 
   const empty = h("p", { class: "empty" }, binary ? "A binary file has no lines." : "The file is empty.");

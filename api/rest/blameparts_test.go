@@ -110,6 +110,7 @@ func TestBlamePartsRefused(t *testing.T) {
 	if got := hex.EncodeToString(data[pendingAt : pendingAt+20]); got != hidden[2] {
 		t.Fatalf("the rest begins at %s, want %s", got, hidden[2])
 	}
+	twice := base64.RawURLEncoding.EncodeToString(append(slices.Clone(data), data[pendingAt:]...))
 	for query, says := range map[string]string{
 		"path=a&limit=0":                             "limit",
 		"path=a&limit=many":                          "limit",
@@ -126,6 +127,7 @@ func TestBlamePartsRefused(t *testing.T) {
 		"path=a&cursor=" + patched(runAt, 1):         "cursor", // before the first line
 		"path=a&cursor=" + patched(runAt+2, 77):      "cursor", // more lines than there are
 		"path=a&cursor=" + patched(pendingAt+20, 12): "cursor", // another path
+		"path=a&cursor=" + twice:                     "cursor",
 	} {
 		c.call(c.door.Blame, http.MethodGet, "/?"+query, nil).refused(http.StatusBadRequest, says)
 	}

@@ -51,6 +51,13 @@ func (b *blamer) pending() (left []Pending) {
 
 // goOn takes up what an earlier part has left. Errors: [ErrLeft].
 func (b *blamer) goOn(ctx context.Context, left []Pending) error {
+	// Runs that overlap would make an answer of any length.
+	lines := b.final.Count()
+	for _, p := range left {
+		if lines -= p.Count; p.Count < 1 || lines < 0 {
+			return fmt.Errorf("%w: they are more lines than it has", ErrLeft)
+		}
+	}
 	for runs := range ByFile(left) {
 		if err := b.take(ctx, runs); err != nil {
 			return err
@@ -114,5 +121,5 @@ func (b *blamer) take(ctx context.Context, left []Pending) error {
 
 // within reports whether count lines from first on are lines of a file.
 func within(first, count, lines int) bool {
-	return first >= 0 && count > 0 && first <= lines && count <= lines-first
+	return first >= 0 && first <= lines && count <= lines-first
 }

@@ -283,7 +283,7 @@ func TestOrgTransaction(t *testing.T) {
 		"a token of nothing": {[]string{inRepo("r", "z", ""), strings.Replace(inRepo("r0", "z", "x"), `"x"`, `""`, 1)}, 400, "operations[1].auth.token is required in auth"},
 		"without the scope":  {[]string{inRepo("r", "z", ""), inRepo("r0", "z", token("r0", "git:read"))}, 403, "lacks the scope"},
 		"two tokens":         {[]string{inRepo("r0", "z", good), inRepo("r0", "q", token("r0", "git:write", "git:read"))}, 400, "another one for repository"},
-		"no such repository": {[]string{inRepo("r", "z", ""), inRepo("none", "z", token("none", "git:write"))}, 404, "not found"},
+		"no such repository": {[]string{inRepo("r", "z", ""), inRepo("none", "z", token("none", "git:write"))}, 404, `"operation":1`},
 		"a bad token":        {[]string{inRepo("r", "z", ""), inRepo("r0", "z", "x.y.z")}, 401, "operations[1].auth.token"},
 		"no name":            {[]string{`{"tag":{"action":"create","name":"x","ref":"main"}}`}, 400, "repo is required"},
 		"seventeen":          {append(slices.Clip(operations), inRepo("seventeenth", "z", token("seventeenth", "git:write"))), 413, "16"},

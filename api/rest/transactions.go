@@ -219,7 +219,7 @@ func (d *Door) participants(
 			}
 			part, err := d.participant(x, grant, by, name, tokens[name], i)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, problem.With(err, map[string]any{"operation": i})
 			}
 			at, index[name] = len(parts), len(parts)
 			parts = append(parts, part)

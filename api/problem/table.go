@@ -218,6 +218,7 @@ var table = []row{
 	{kind: githubapp.ErrUnavailable, status: http.StatusBadGateway, code: code.UpstreamUnavailable},
 	{kind: archive.ErrPrefix, status: http.StatusBadRequest, code: code.InvalidPath},
 	{kind: grep.ErrPattern, status: http.StatusBadRequest, code: code.InvalidPattern},
+	{kind: blame.ErrLeft, status: http.StatusBadRequest, code: code.InvalidCursor},
 	{kind: blame.ErrRange, status: http.StatusBadRequest, code: code.InvalidLineRange},
 	{kind: blame.ErrTooLarge, status: http.StatusRequestEntityTooLarge, code: code.ObjectTooLarge},
 	{kind: patch.ErrMalformed, status: http.StatusBadRequest, code: code.InvalidPatch},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,9 +67,15 @@ type poster struct {
 	url, token string
 }
 
-func (p *poster) post(path, contentType, body string) {
+func (p *poster) post(path, contentType, body string) http.Header {
 	p.tb.Helper()
-	request, err := http.NewRequestWithContext(p.tb.Context(), http.MethodPost, p.url+path, bytes.NewReader([]byte(body)))
+	return p.send(http.MethodPost, path, contentType, body)
+}
+
+// send returns the header of the answer.
+func (p *poster) send(method, path, contentType, body string) http.Header {
+	p.tb.Helper()
+	request, err := http.NewRequestWithContext(p.tb.Context(), method, p.url+path, strings.NewReader(body))
 	if err != nil {
 		p.tb.Fatal(err)
 	}
@@ -81,8 +88,9 @@ func (p *poster) post(path, contentType, body string) {
 	defer closeStore(p.tb, response.Body.Close)
 	told, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode >= 300 {
-		p.tb.Fatalf("POST %s: %s %v: %s", path, response.Status, err, told)
+		p.tb.Fatalf("%s %s: %s %v: %s", method, path, response.Status, err, told)
 	}
+	return response.Header
 }
 
 // commit writes files of one line, other ones on each branch.

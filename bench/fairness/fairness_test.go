@@ -23,6 +23,13 @@ func TestWriteHistory(t *testing.T) {
 	}
 }
 
+func TestMedians(t *testing.T) {
+	t.Parallel()
+	if got := medians([]figures{{3, 1}, {1, 9}, {2, 5}}); got != (figures{2, 5}) {
+		t.Errorf("the medians are %v", got)
+	}
+}
+
 // TestRun checks that the clients count answers, keep their connections, and treat one that ends as
 // a refusal.
 func TestRun(t *testing.T) {

@@ -27,6 +27,7 @@ type settings struct {
 	repos     bool     // both are repositories of one organization
 	clients   int      // of the victim; the aggressor has ten times as many
 	window    time.Duration
+	turns     int // of each mixture, the figures of which are medians
 }
 
 func main() {
@@ -43,6 +44,7 @@ func main() {
 	flag.BoolVar(&s.repos, "repos", false, "two repositories of one organization instead of two organizations")
 	flag.IntVar(&s.clients, "clients", 8, "`number` of the victim's clients")
 	flag.DurationVar(&s.window, "window", 4*time.Second, "duration of each measurement")
+	flag.IntVar(&s.turns, "turns", 1, "`number` of measurements of each mixture, alone and beside it in turns; figures are medians")
 	flag.BoolVar(&attacks, "attack", false, "run as the aggressor; its orders are read from standard input")
 	flag.Parse()
 	s.mixtures = strings.Split(mixtures, ",")
@@ -89,7 +91,7 @@ func measure(ctx context.Context, s settings) (err error) {
 	if _, err := w.closed(ctx, victim, time.Second); err != nil { // warms up
 		return err
 	}
-	alone, err := w.closed(ctx, victim, s.window)
+	alone, calm, rate, err := w.alone(ctx, s, victim)
 	if err != nil {
 		return err
 	}
@@ -99,31 +101,83 @@ func measure(ctx context.Context, s settings) (err error) {
 	if slices.Equal(s.mixtures, []string{"none"}) {
 		return nil
 	}
-	rate := alone.goodput() / 10
-	calm, err := w.open(ctx, victim, rate, s.window)
-	if err != nil {
-		return err
-	}
 	goodput, slowdown := goodputMin, slowdownMax
 	if s.repos {
 		goodput, slowdown = goodputReposMin, slowdownRepos
 	}
 	fmt.Printf("alone at %.0f/s: p99 %v; wanted beside others: goodput %.2f, p99 %.0f\n", rate, calm.p99(), goodput,
 		slowdown)
-	fmt.Printf("%-8s %9s %9s %9s %9s %9s %9s %8s %8s\n", "beside", "goodput", "/half", "/cpu half", "p99", "x alone",
-		"calm p99", "x calm", "refused")
+	fmt.Printf("%-8s %9s %9s %9s %9s %9s %9s %8s %8s %6s\n", "beside", "goodput", "/half", "/cpu half", "p99", "x alone",
+		"calm p99", "x calm", "refused", "goals")
 	for _, mixture := range s.mixtures {
-		if err := w.beside(ctx, s, victim, mixture, rate, alone, calm); err != nil {
-			return fmt.Errorf("%s: %w", mixture, err)
+		var turns []figures
+		for turn := range max(1, s.turns) {
+			if turn > 0 { // the machine may have another speed now
+				if alone, calm, rate, err = w.alone(ctx, s, victim); err != nil {
+					return err
+				}
+			}
+			f, err := w.beside(ctx, s, victim, mixture, rate, alone, calm)
+			if err != nil {
+				return fmt.Errorf("%s: %w", mixture, err)
+			}
+			turns = append(turns, f)
 		}
+		f := medians(turns)
+		met := "met"
+		if f[besideHalf] < goodput || f[besideAlone] > slowdown {
+			met = "missed"
+		}
+		fmt.Printf("%-8s %7.0f/s %9.2f %9.2f %7.1fms %9.1f %7.1fms %8.1f %8.0f %6s\n", mixture, f[goodputOf], f[besideHalf],
+			f[besideCPU], f[p99Of], f[besideAlone], f[calmP99], f[besideCalm], f[refusedOf], met)
 	}
 	return nil
+}
+
+// alone measures the victim without an aggressor: as fast as it can, and at a tenth of that rate.
+func (w *world) alone(ctx context.Context, s settings, victim order) (fast, calm sample, rate float64, err error) {
+	if fast, err = w.closed(ctx, victim, s.window); err != nil {
+		return fast, calm, 0, err
+	}
+	rate = fast.goodput() / 10
+	if slices.Equal(s.mixtures, []string{"none"}) {
+		return fast, calm, rate, nil
+	}
+	calm, err = w.open(ctx, victim, rate, s.window)
+	return fast, calm, rate, err
+}
+
+// figures are those of a line.
+type figures [8]float64
+
+const (
+	goodputOf   = iota
+	besideHalf  // goodput over half of that alone
+	besideCPU   // goodput over what half of the CPU time allows
+	p99Of       // in milliseconds
+	besideAlone // p99 over that alone
+	calmP99
+	besideCalm
+	refusedOf
+)
+
+// medians returns the median of each figure.
+func medians(turns []figures) (m figures) {
+	for i := range m {
+		var all []float64
+		for _, f := range turns {
+			all = append(all, f[i])
+		}
+		slices.Sort(all)
+		m[i] = all[len(all)/2]
+	}
+	return m
 }
 
 // beside measures the victim while the aggressor is at work.
 func (w *world) beside(
 	ctx context.Context, s settings, victim order, mixture string, rate float64, alone, calm sample,
-) (err error) {
+) (_ figures, err error) {
 	count := aggressorFactor * s.clients
 	kind := mixture
 	if mixture == "equal" { // another tenant with the same load
@@ -135,24 +189,31 @@ func (w *world) beside(
 	}
 	stop, err := w.startAttack(ctx, w.order(side, kind, count))
 	if err != nil {
-		return err
+		return figures{}, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	got, err := w.closed(ctx, victim, s.window)
 	if err != nil {
-		return err
+		return figures{}, err
 	}
 	gentle, err := w.open(ctx, victim, rate, s.window)
 	if err != nil {
-		return err
+		return figures{}, err
 	}
 	// The goodput that half of the server's CPU time allows, at the cost of an operation alone.
 	perOperation := alone.cpu.Seconds() / float64(alone.count)
-	fromCPU := float64(got.count) / (got.cpu.Seconds() / 2 / perOperation)
-	fmt.Printf("%-8s %7.0f/s %9.2f %9.2f %9v %9.1f %9v %8.1f %8d\n", mixture, got.goodput(),
-		got.goodput()/(alone.goodput()/2), fromCPU,
-		got.p99(), ratio(got.p99(), alone.p99()), gentle.p99(), ratio(gentle.p99(), calm.p99()), got.refused+gentle.refused)
-	return nil
+	return figures{
+		goodputOf:   got.goodput(),
+		besideHalf:  got.goodput() / (alone.goodput() / 2),
+		besideCPU:   float64(got.count) / (got.cpu.Seconds() / 2 / perOperation),
+		p99Of:       milliseconds(got.p99()),
+		besideAlone: ratio(got.p99(), alone.p99()),
+		calmP99:     milliseconds(gentle.p99()),
+		besideCalm:  ratio(gentle.p99(), calm.p99()),
+		refusedOf:   float64(got.refused + gentle.refused),
+	}, nil
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func ratio(a, b time.Duration) float64 { return float64(a) / float64(max(b, time.Microsecond)) }

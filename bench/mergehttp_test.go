@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,22 +24,8 @@ func BenchmarkMergeOverHTTP(b *testing.B) {
 	if testing.Short() {
 		count = 1_000
 	}
-	ctx := b.Context()
-	bin, err := packhorsetest.Build(ctx, b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
-	server, err := packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer closeStore(b, server.Stop)
-	token, err := server.Token(ctx, "r", "--scope", "repo:write", "--scope", "git:write")
-	if err != nil {
-		b.Fatal(err)
-	}
-	p := poster{tb: b, url: server.URL + "/api/v1/repos", token: token}
-	p.post("", "application/json", `{}`)
+	p, stop := startServer(b)
+	defer closeStore(b, stop)
 
 	all := make([]string, count)
 	for i := range all {
@@ -65,6 +52,27 @@ func BenchmarkMergeOverHTTP(b *testing.B) {
 type poster struct {
 	tb         testing.TB
 	url, token string
+}
+
+// startServer starts a server on the loopback with a repository, and returns what ends it.
+func startServer(b *testing.B) (p *poster, stop func() error) {
+	b.Helper()
+	ctx := b.Context()
+	bin, err := packhorsetest.Build(ctx, b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	server, err := packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	token, err := server.Token(ctx, "r", "--scope", "repo:write", "--scope", "git:write")
+	if err != nil {
+		b.Fatal(errors.Join(err, server.Stop()))
+	}
+	p = &poster{tb: b, url: server.URL + "/api/v1/repos", token: token}
+	p.post("", "application/json", `{"default_branch":"main"}`)
+	return p, server.Stop
 }
 
 func (p *poster) post(path, contentType, body string) http.Header {

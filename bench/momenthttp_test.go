@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"packhorse/cmd/packhorse/packhorsetest"
 )
 
 // BenchmarkMomentOverHTTP sends the cheapest reads of BenchmarkMoment to a server on the loopback,
@@ -15,22 +13,8 @@ import (
 // the median time of the second by that of the first; half of an operation is each. Run it with
 // -benchtime 2000x.
 func BenchmarkMomentOverHTTP(b *testing.B) {
-	ctx := b.Context()
-	bin, err := packhorsetest.Build(ctx, b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
-	server, err := packhorsetest.Start(ctx, packhorsetest.Options{Bin: bin, Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer closeStore(b, server.Stop)
-	token, err := server.Token(ctx, "r", "--scope", "repo:write", "--scope", "git:write")
-	if err != nil {
-		b.Fatal(err)
-	}
-	p := poster{tb: b, url: server.URL + "/api/v1/repos", token: token}
-	p.post("", "application/json", `{"default_branch":"main"}`)
+	p, stop := startServer(b)
+	defer closeStore(b, stop)
 	paths := make([]string, 200)
 	for i := range paths {
 		paths[i] = fmt.Sprintf("d%02d/f%03d", i%20, i)

@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 
 	"packhorse/engine/blame"
 	"packhorse/pack/object"
@@ -16,7 +14,7 @@ const cursorBlame = 'B'
 // the lines that are left, those of a commit together.
 type blameCursor struct {
 	cursors
-	query  [8]byte
+	query  cursorQuery
 	path   string
 	commit object.ID
 	left   []blame.Pending
@@ -24,8 +22,8 @@ type blameCursor struct {
 
 // blameCursor returns the cursor of a request, at the beginning of the blame.
 func (r *Repository) blameCursor(request *BlameRequest) blameCursor {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %t", request.Path, request.Ranges, request.Moves))
-	return blameCursor{cursors: r.cursors(), query: [8]byte(sum[:8]), path: request.Path}
+	query := queryOf("%q %q %t", request.Path, request.Ranges, request.Moves)
+	return blameCursor{cursors: r.cursors(), query: query, path: request.Path}
 }
 
 // text encodes the cursor. Of each commit it has the ID, the length of the path, or 0 where that is
@@ -39,13 +37,13 @@ func (c *blameCursor) text() string {
 			path = ""
 		}
 		data = append(data, runs[0].Commit[:]...)
-		data = append(binary.AppendUvarint(data, uint64(len(path))), path...)
-		data = binary.AppendUvarint(data, uint64(len(runs)))
+		data = append(binary.AppendVarint(data, int64(len(path))), path...)
+		data = binary.AppendVarint(data, int64(len(runs)))
 		index, source := 0, 0
 		for _, p := range runs {
 			data = binary.AppendVarint(data, int64(p.Index-index))
 			data = binary.AppendVarint(data, int64(p.Source-source))
-			data = binary.AppendUvarint(data, uint64(p.Count))
+			data = binary.AppendVarint(data, int64(p.Count))
 			index, source = p.Index, p.Source
 		}
 	}
@@ -76,7 +74,7 @@ func (c *blameCursor) parse(cursor string) error {
 		return err
 	}
 	r := blameCursorReader{rest: data}
-	var query [8]byte
+	var query cursorQuery
 	copy(c.commit[:], r.take(len(c.commit)))
 	copy(query[:], r.take(len(query)))
 	if !r.failed && query != c.query {
@@ -107,16 +105,8 @@ func (r *blameCursorReader) take(size int) []byte {
 	return part
 }
 
-func (r *blameCursorReader) number(signed bool) int {
-	var value int64
-	var size int
-	if signed {
-		value, size = binary.Varint(r.rest)
-	} else {
-		var unsigned uint64
-		unsigned, size = binary.Uvarint(r.rest)
-		value = int64(unsigned)
-	}
+func (r *blameCursorReader) number() int {
+	value, size := binary.Varint(r.rest)
 	const most = blame.SizeMax // no file has more lines, and no path is longer
 	if r.failed = r.failed || size <= 0 || value < -most || value > most; r.failed {
 		return 0
@@ -129,19 +119,19 @@ func (r *blameCursorReader) number(signed bool) int {
 func (r *blameCursorReader) file(path string) []blame.Pending {
 	var commit object.ID
 	copy(commit[:], r.take(len(commit)))
-	if size := r.number(false); size != 0 {
+	if size := r.number(); size != 0 {
 		path = string(r.take(size))
 	}
-	count := r.number(false)
+	count := r.number()
 	if r.failed = r.failed || count < 1 || count > blame.PendingMax; r.failed {
 		return nil
 	}
 	left := make([]blame.Pending, count)
 	index, source := 0, 0
 	for i := range left {
-		index += r.number(true)
-		source += r.number(true)
-		left[i] = blame.Pending{Index: index, Source: source, Count: r.number(false), Commit: commit, Path: path}
+		index += r.number()
+		source += r.number()
+		left[i] = blame.Pending{Index: index, Source: source, Count: r.number(), Commit: commit, Path: path}
 	}
 	return left
 }

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 )
 
 // cursors encodes the cursors of listings, which are opaque to clients: a byte that names the
@@ -42,6 +44,15 @@ func (c cursors) decode(listing byte, cursor string, size int) ([]byte, error) {
 		return nil, fail(ErrInvalidCursor, "cursor %.100q belongs to a listing at another moment", cursor)
 	}
 	return data[1:], nil
+}
+
+// cursorQuery stands in a cursor for what was asked for: it does not continue something else.
+type cursorQuery [8]byte
+
+// queryOf returns the query that a format and its values describe.
+func queryOf(format string, values ...any) cursorQuery {
+	sum := sha256.Sum256(fmt.Appendf(nil, format, values...))
+	return cursorQuery(sum[:len(cursorQuery{})])
 }
 
 func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }

@@ -2,14 +2,11 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"packhorse/engine/grep"
 	"packhorse/engine/pathspec"
-	"packhorse/engine/revision"
 	"packhorse/pack/object"
 	"packhorse/refs"
 )
@@ -70,14 +67,10 @@ func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error
 		if err := position.read(request.Cursor); err != nil {
 			return Grep{}, err
 		}
-		row, err := at.view.Asking().Graph(ctx, position.commit)
-		if revision.IsUnknown(err) {
-			return Grep{}, fail(ErrInvalidCursor, "invalid cursor %.100q", request.Cursor)
+		if at.tree, err = cursorTree(ctx, at.view, request.Cursor, position.commit); err != nil {
+			return Grep{}, err
 		}
-		if err != nil {
-			return Grep{}, fmt.Errorf("read commit %s: %w", position.commit, err)
-		}
-		at.revision.Commit, at.tree, options.From = position.commit, row.Tree, position.at
+		at.revision.Commit, options.From = position.commit, position.at
 	}
 	page, err := grep.Search(ctx, at.view, at.tree, options)
 	if err != nil {
@@ -92,17 +85,16 @@ func (r *Repository) Grep(ctx context.Context, request GrepRequest) (Grep, error
 }
 
 // query identifies what decides on the lines of a search and on their order.
-func (g *GrepRequest) query() [8]byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %t %q %q %q %q %d %d %d", g.Pattern, g.IgnoreCase,
-		g.Files.Paths, g.Files.Include, g.Files.Exclude, g.Files.Extensions, g.Before, g.After, g.MatchesMax))
-	return [8]byte(sum[:8])
+func (g *GrepRequest) query() cursorQuery {
+	return queryOf("%q %t %q %q %q %q %d %d %d", g.Pattern, g.IgnoreCase,
+		g.Files.Paths, g.Files.Include, g.Files.Exclude, g.Files.Extensions, g.Before, g.After, g.MatchesMax)
 }
 
 // grepCursor is the position where a search continues: commit, query, line, path.
 type grepCursor struct {
 	cursors
 	commit object.ID
-	query  [8]byte
+	query  cursorQuery
 	at     grep.Position
 }
 
@@ -121,7 +113,7 @@ func (c *grepCursor) read(cursor string) error {
 	if len(data) <= pathAt {
 		return fail(ErrInvalidCursor, "invalid cursor %.100q", cursor)
 	}
-	if [8]byte(data[queryAt:lineAt]) != c.query {
+	if cursorQuery(data[queryAt:lineAt]) != c.query {
 		return fail(ErrInvalidCursor, "cursor %.100q belongs to another search", cursor)
 	}
 	c.commit = object.ID(data[:queryAt])

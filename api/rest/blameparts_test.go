@@ -125,7 +125,7 @@ func TestBlamePartsRefused(t *testing.T) {
 		"path=a&cursor=" + patched(countAt, 0):       "cursor",
 		"path=a&cursor=" + patched(countAt, 99):      "cursor",
 		"path=a&cursor=" + patched(runAt, 1):         "cursor", // before the first line
-		"path=a&cursor=" + patched(runAt+2, 77):      "cursor", // more lines than there are
+		"path=a&cursor=" + patched(runAt+2, 126):     "cursor", // more lines than there are
 		"path=a&cursor=" + patched(pendingAt+20, 12): "cursor", // another path
 		"path=a&cursor=" + twice:                     "cursor",
 	} {

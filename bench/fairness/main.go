@@ -91,7 +91,7 @@ func measure(ctx context.Context, s settings) (err error) {
 	if _, err := w.closed(ctx, victim, time.Second); err != nil { // warms up
 		return err
 	}
-	alone, calm, rate, err := w.alone(ctx, s, victim)
+	alone, err := w.closed(ctx, victim, s.window)
 	if err != nil {
 		return err
 	}
@@ -100,6 +100,10 @@ func measure(ctx context.Context, s settings) (err error) {
 		(alone.cpu / time.Duration(max(alone.count, 1))).Round(time.Microsecond))
 	if slices.Equal(s.mixtures, []string{"none"}) {
 		return nil
+	}
+	rate, calm, err := w.calm(ctx, s, victim, alone)
+	if err != nil {
+		return err
 	}
 	goodput, slowdown := goodputMin, slowdownMax
 	if s.repos {
@@ -113,7 +117,10 @@ func measure(ctx context.Context, s settings) (err error) {
 		var turns []figures
 		for turn := range max(1, s.turns) {
 			if turn > 0 { // the machine may have another speed now
-				if alone, calm, rate, err = w.alone(ctx, s, victim); err != nil {
+				if alone, err = w.closed(ctx, victim, s.window); err != nil {
+					return err
+				}
+				if rate, calm, err = w.calm(ctx, s, victim, alone); err != nil {
 					return err
 				}
 			}
@@ -134,17 +141,13 @@ func measure(ctx context.Context, s settings) (err error) {
 	return nil
 }
 
-// alone measures the victim without an aggressor: as fast as it can, and at a tenth of that rate.
-func (w *world) alone(ctx context.Context, s settings, victim order) (fast, calm sample, rate float64, err error) {
-	if fast, err = w.closed(ctx, victim, s.window); err != nil {
-		return fast, calm, 0, err
-	}
-	rate = fast.goodput() / 10
-	if slices.Equal(s.mixtures, []string{"none"}) {
-		return fast, calm, rate, nil
-	}
+// calm measures the victim without an aggressor at a tenth of what it can do.
+func (w *world) calm(
+	ctx context.Context, s settings, victim order, alone sample,
+) (rate float64, calm sample, err error) {
+	rate = alone.goodput() / 10
 	calm, err = w.open(ctx, victim, rate, s.window)
-	return fast, calm, rate, err
+	return rate, calm, err
 }
 
 // figures are those of a line.

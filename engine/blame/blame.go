@@ -155,18 +155,13 @@ func (b *blamer) begin(ctx context.Context, commit object.ID, path string) (*ori
 	if err != nil {
 		return nil, err
 	}
-	reader, err := b.reader(ctx, path)
+	o, id, err := b.file(ctx, n, path)
 	if err != nil {
 		return nil, err
 	}
-	mode, id, err := reader.Entry(ctx, n.row.Tree)
-	if err != nil {
-		return nil, fmt.Errorf("find %q: %w", path, err)
-	}
-	if mode == 0 || mode.IsTree() || mode.IsGitlink() {
+	if o == nil {
 		return nil, &odb.NotFoundError{Object: id}
 	}
-	o := n.origin(path, mode, id)
 	b.final, err = b.text(ctx, o, lines.Text{})
 	return o, err
 }

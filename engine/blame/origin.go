@@ -74,6 +74,26 @@ func (n *node) origin(path string, mode object.Mode, blob object.ID) *origin {
 	return o
 }
 
+// file returns the origin of a path that is a file of a commit; nil if it is none, with the ID of
+// what is there instead.
+func (b *blamer) file(ctx context.Context, n *node, path string) (_ *origin, id object.ID, err error) {
+	if o := n.find(path); o != nil {
+		return o, o.blob, nil
+	}
+	reader, err := b.reader(ctx, path)
+	if err != nil {
+		return nil, object.ZeroID, err
+	}
+	mode, id, err := reader.Entry(ctx, n.row.Tree)
+	if err != nil {
+		return nil, object.ZeroID, fmt.Errorf("find %q: %w", path, err)
+	}
+	if mode == 0 || mode.IsTree() || mode.IsGitlink() {
+		return nil, id, nil
+	}
+	return n.origin(path, mode, id), id, nil
+}
+
 // reader returns the reader of a path.
 func (b *blamer) reader(ctx context.Context, path string) (*revwalk.PathReader, error) {
 	if r := b.readers[path]; r != nil {

@@ -89,20 +89,12 @@ func (b *blamer) take(ctx context.Context, left []Pending) error {
 	if err != nil {
 		return err
 	}
-	o := n.find(path)
+	o, _, err := b.file(ctx, n, path)
+	if err != nil {
+		return err
+	}
 	if o == nil {
-		reader, err := b.reader(ctx, path)
-		if err != nil {
-			return err
-		}
-		mode, id, err := reader.Entry(ctx, n.row.Tree)
-		if err != nil {
-			return fmt.Errorf("find %q: %w", path, err)
-		}
-		if mode == 0 || mode.IsTree() || mode.IsGitlink() {
-			return fmt.Errorf("%w: %s has no file %q", ErrLeft, commit, path)
-		}
-		o = n.origin(path, mode, id)
+		return fmt.Errorf("%w: %s has no file %q", ErrLeft, commit, path)
 	}
 	text, err := b.text(ctx, o, b.final)
 	if err != nil {

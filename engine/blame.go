@@ -25,7 +25,8 @@ type BlameRequest struct {
 	Ranges []string
 	// Moves also finds lines that were moved within the file.
 	Moves bool
-	// Limit ends a part of the blame after so many versions of the file; 0 never does.
+	// Limit ends a part of the blame after so many versions of the file that had to be compared; 0
+	// never does.
 	Limit int
 	// Cursor continues a blame, of the commit and the lines that it began with: see [Blame.Next].
 	Cursor string

@@ -115,8 +115,9 @@ type Host struct {
 
 	maintenance maintain.Settings
 	worker      *maintain.Worker
-	auxiliaries *maintain.Auxiliaries
-	maintaining chan struct{} // holds one when a maintenance runs
+	auxiliaries *maintain.Auxiliaries // bitmaps and path filters
+	histories   *maintain.Auxiliaries // of paths, after those
+	maintaining chan struct{}         // holds one when a maintenance runs
 
 	scrubbed scrubCounts
 	census   atomic.Pointer[Census] // nil: none was taken
@@ -156,13 +157,18 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		c.Objects.Grew = worker.Grew
 	}
 	var objects *odb.Store
-	auxiliaries := maintain.NewAuxiliaries(
-		func(ctx context.Context, pool odb.PoolID) error {
-			return repack.BuildAuxiliary(ctx, objects, pool, c.Maintenance.Pause)
-		},
-		func() bool { return objects.Busy() }, c.Logger)
+	busy := func() bool { return objects.Busy() }
+	histories := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID) error {
+		return repack.BuildHistories(ctx, objects, pool, c.Maintenance.Pause)
+	}, busy, c.Logger)
+	// Path histories take many times longer, so that no other pool's bitmaps wait for them.
+	auxiliaries := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID) error {
+		defer histories.Add(pool)
+		return repack.BuildAuxiliary(ctx, objects, pool, c.Maintenance.Pause)
+	}, busy, c.Logger)
 	c.Objects.GrewLarge = auxiliaries.Add
 	c.Objects.Reach = packgen.Reachability{}
+	c.Objects.Lines = blame.NewLineDiff
 	var h *Host
 	var joined chan struct{}
 	if c.Sharing != nil {
@@ -216,6 +222,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		maintenance: c.Maintenance,
 		worker:      worker,
 		auxiliaries: auxiliaries,
+		histories:   histories,
 		maintaining: make(chan struct{}, 1),
 		left:        make(chan struct{}, 1),
 		joined:      joined,
@@ -249,6 +256,7 @@ func (h *Host) Close(ctx context.Context) error {
 	err := h.end(ctx)
 	h.worker.Stop()
 	h.auxiliaries.Close()
+	h.histories.Close()
 	if h.clones != nil {
 		h.clones.Close()
 	}

@@ -432,8 +432,8 @@ func (l *landing) trunkAt(ctx context.Context, view *odb.View, i int) (revwalk.C
 
 // changedAt reports whether a commit has another entry at the path of a reader than its parent.
 func changedAt(ctx context.Context, r *revwalk.PathReader, commit, parent revwalk.Commit) (bool, error) {
-	if untouched, err := r.Untouched(ctx, commit.ID); err != nil || untouched {
-		return false, err
+	if same, change, err := r.Look(ctx, commit.ID, 0); err != nil || same || change != nil {
+		return change != nil, err
 	}
 	mode, id, err := r.Entry(ctx, commit.Tree)
 	if err != nil {

@@ -97,7 +97,8 @@ func (h *Host) Maintain(ctx context.Context, options MaintainOptions) iter.Seq2[
 				return
 			}
 		}
-		if err := errors.Join(trimmed, h.auxiliaries.Await(ctx), h.sweep(ctx, &settings)); err != nil {
+		awaited := errors.Join(h.auxiliaries.Await(ctx), h.histories.Await(ctx))
+		if err := errors.Join(trimmed, awaited, h.sweep(ctx, &settings)); err != nil {
 			yield(Maintained{}, err)
 		}
 	}

@@ -19,6 +19,35 @@ func (s *Store) AttachFilters(
 		func(*manifest) bool { return true })
 }
 
+// NewLineDiff returns what compares versions of files for path histories; nil if nothing does.
+func (s *Store) NewLineDiff() LineDiff {
+	if s.options.Lines == nil {
+		return nil
+	}
+	return s.options.Lines()
+}
+
+// HistoryCommits returns the number of commits of a segment that changed a file from which the file
+// has a path history.
+func (s *Store) HistoryCommits() int { return s.options.HistoryCommits }
+
+// ClaimHistories reports whether the caller is the only one of this process who makes the path
+// histories of a segment; others would only waste their time. The caller calls release when it has
+// attached them.
+func (s *Store) ClaimHistories(beside segment.LayerID) (release func(), ok bool) {
+	_, taken := s.histories.LoadOrStore(beside, struct{}{})
+	return func() { s.histories.Delete(beside) }, !taken
+}
+
+// AttachHistories puts a durable history file beside a segment, as [Store.AttachFilters] does.
+func (s *Store) AttachHistories(
+	ctx context.Context, pool PoolID, beside segment.LayerID, histories segment.Auxiliary,
+) error {
+	return s.attach(ctx, pool, beside, segment.KindHistory, histories,
+		func(other segment.LayerID) bool { return other != beside },
+		func(*manifest) bool { return true })
+}
+
 // AttachBitmaps puts a durable bitmap file beside the newest of the segments that it covers, in
 // place of all other bitmaps of the pool. It removes the file if these are no longer the pool's
 // oldest segments, and after any error before the commit.

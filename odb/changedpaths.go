@@ -8,25 +8,34 @@ import (
 	"math"
 
 	"packhorse/odb/bloom"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
-// changedPaths collects the paths at which two trees differ: files, and the folders that contain
-// them.
-type changedPaths struct {
+// treeChanges walks the paths at which two trees differ: folders and files.
+type treeChanges struct {
 	view     *View
 	depthMax int
-	files    int
 	read     int64 // bytes of trees
 	readMax  int64
-	paths    map[string]struct{}
+	change   TreeChangeFunc
 }
+
+// TreeChangeFunc is called with a path at which two trees differ, and the entries there, a folder
+// before what is in it. It returns whether to look into a folder.
+type TreeChangeFunc func(path string, old, now segment.Version) (into bool, err error)
 
 // errManyTrees says that the changed trees exceed the bytes that may be read.
 var errManyTrees = errors.New("odb: many trees changed")
 
 // errManyPaths says that more paths changed than a filter can hold.
 var errManyPaths = errors.New("odb: many paths changed")
+
+// TreeChanges calls change with the paths at which two trees differ. Its error ends the walk.
+func (v *View) TreeChanges(ctx context.Context, old, tree object.ID, change TreeChangeFunc) error {
+	c := treeChanges{view: v, depthMax: v.store.limits.TreeDepth, readMax: math.MaxInt64, change: change}
+	return c.diff(ctx, "", old, tree)
+}
 
 // FilterOf returns the filter of the changes from one tree to another.
 func (v *View) FilterOf(ctx context.Context, old, tree object.ID) (bloom.Filter, error) {
@@ -39,8 +48,23 @@ func (v *View) FilterOf(ctx context.Context, old, tree object.ID) (bloom.Filter,
 func (v *View) filterWithin(
 	ctx context.Context, old, tree object.ID, readMax int64, read *int64,
 ) (bloom.Filter, error) {
-	c := changedPaths{
-		view: v, depthMax: v.store.limits.TreeDepth, read: *read, readMax: readMax, paths: make(map[string]struct{}),
+	paths, files := make(map[string]struct{}), 0
+	c := treeChanges{
+		view: v, depthMax: v.store.limits.TreeDepth, read: *read, readMax: readMax,
+		change: func(path string, old, now segment.Version) (bool, error) {
+			if !isFile(old) && !isFile(now) {
+				return true, nil
+			}
+			if files++; files > bloom.PathsMax {
+				return false, errManyPaths
+			}
+			for at := len(path); at > 0; at-- {
+				if at == len(path) || path[at] == '/' {
+					paths[path[:at]] = struct{}{}
+				}
+			}
+			return true, nil
+		},
 	}
 	err := c.diff(ctx, "", old, tree)
 	*read = c.read
@@ -52,13 +76,13 @@ func (v *View) filterWithin(
 	case err != nil:
 		return nil, err
 	}
-	return bloom.New(c.paths), nil
+	return bloom.New(paths), nil
 }
 
-// diff adds the differences in the folder prefix, which is empty or ends in a slash. The new entry
+// diff walks the differences in the folder prefix, which is empty or ends in a slash. The new entry
 // of a name removes the old one from a table, so the order of a tree, which old tools got wrong,
 // does not matter.
-func (c *changedPaths) diff(ctx context.Context, prefix string, old, tree object.ID) error {
+func (c *treeChanges) diff(ctx context.Context, prefix string, old, tree object.ID) error {
 	if old == tree {
 		return nil
 	}
@@ -81,33 +105,27 @@ func (c *changedPaths) diff(ctx context.Context, prefix string, old, tree object
 	}
 	for i := range fresh {
 		name := fresh[i].name
-		if err := c.add(ctx, prefix+name, entries[name], fresh[i].changedEntry); err != nil {
+		if err := c.add(ctx, prefix+name, entries[name], fresh[i].Version); err != nil {
 			return err
 		}
 		delete(entries, name)
 	}
 	for name, entry := range entries {
-		if err := c.add(ctx, prefix+name, entry, changedEntry{}); err != nil {
+		if err := c.add(ctx, prefix+name, entry, segment.Version{}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// changedEntry is an entry of a tree without its name; zero if there is none.
-type changedEntry struct {
-	mode object.Mode
-	id   object.ID
-}
-
 type namedEntry struct {
 	name string
-	changedEntry
+	segment.Version
 }
 
 // differentEntries returns the entries of two trees that are not in both, and some equal ones where
 // a tree is out of order. It omits the common end of both.
-func differentEntries(before, after []byte) (old map[string]changedEntry, fresh []namedEntry, err error) {
+func differentEntries(before, after []byte) (old map[string]segment.Version, fresh []namedEntry, err error) {
 	was, is := object.IterTree(before), object.IterTree(after)
 	tail := object.CommonSuffix(before, after)
 	haveOld, haveNew := false, false // an entry that is not told yet
@@ -124,52 +142,43 @@ func differentEntries(before, after []byte) (old map[string]changedEntry, fresh 
 			haveOld, haveNew = false, false
 		case haveOld && (!haveNew || order <= 0):
 			if old == nil {
-				old = make(map[string]changedEntry)
+				old = make(map[string]segment.Version)
 			}
-			old[string(was.Name)] = changedEntry{was.Mode.Canonical(), was.ID}
+			old[string(was.Name)] = segment.Version{Mode: was.Mode.Canonical(), ID: was.ID}
 			haveOld = false
 		default:
-			fresh = append(fresh, namedEntry{string(is.Name), changedEntry{is.Mode.Canonical(), is.ID}})
+			fresh = append(fresh, namedEntry{string(is.Name), segment.Version{Mode: is.Mode.Canonical(), ID: is.ID}})
 			haveNew = false
 		}
 	}
 }
 
-// add adds the change of a path.
-func (c *changedPaths) add(ctx context.Context, path string, old, now changedEntry) error {
+// add walks the change of a path, and of what is in it.
+func (c *treeChanges) add(ctx context.Context, path string, old, now segment.Version) error {
 	if old == now {
 		return nil
 	}
-	if oldTree, nowTree := old.folder(), now.folder(); oldTree != nowTree {
-		if err := c.diff(ctx, path+"/", oldTree, nowTree); err != nil {
-			return err
-		}
+	into, err := c.change(path, old, now)
+	if err != nil || !into {
+		return err
 	}
-	if !old.isFile() && !now.isFile() {
-		return nil
-	}
-	if c.files++; c.files > bloom.PathsMax {
-		return errManyPaths
-	}
-	for at := len(path); at > 0; at-- {
-		if at == len(path) || path[at] == '/' {
-			c.paths[path[:at]] = struct{}{}
-		}
+	if oldTree, nowTree := folder(old), folder(now); oldTree != nowTree {
+		return c.diff(ctx, path+"/", oldTree, nowTree)
 	}
 	return nil
 }
 
 // folder returns the tree of an entry, the empty tree if the entry is none.
-func (e changedEntry) folder() object.ID {
-	if e.mode.IsTree() {
-		return e.id
+func folder(v segment.Version) object.ID {
+	if v.Mode.IsTree() {
+		return v.ID
 	}
 	return object.EmptyTreeID
 }
 
-func (e changedEntry) isFile() bool { return e.mode != 0 && !e.mode.IsTree() }
+func isFile(v segment.Version) bool { return v.Mode != 0 && !v.Mode.IsTree() }
 
-func (c *changedPaths) tree(ctx context.Context, tree object.ID) ([]byte, error) {
+func (c *treeChanges) tree(ctx context.Context, tree object.ID) ([]byte, error) {
 	if c.read > c.readMax && tree != object.EmptyTreeID {
 		return nil, errManyTrees
 	}

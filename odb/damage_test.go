@@ -2,7 +2,9 @@ package odb_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -18,6 +20,7 @@ import (
 	"packhorse/odb/odbtest"
 	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
+	"packhorse/odb/segment"
 	"packhorse/pack"
 	"packhorse/pack/object"
 	"packhorse/pack/packtest"
@@ -29,7 +32,7 @@ func damagedWorld(t *testing.T) *world {
 	t.Helper()
 	r := oracle.New(t)
 	r.Seed(oracle.History{Seed: 3, Commits: 8, Tags: true})
-	w := newWorld(t, odb.Options{OpenFileCountMax: 4})
+	w := newWorld(t, odb.Options{OpenFileCountMax: 4, HistoryCommits: 2, Lines: sizesAsLines})
 	w.addRepository(r, "--delta-base-offset")
 	random := rand.New(rand.NewPCG(1, 2))
 	d := w.Draft()
@@ -43,14 +46,33 @@ func damagedWorld(t *testing.T) *world {
 	tree = d.Write(object.TypeTree, odbtest.TreeOf(odbtest.FileEntry("a", blob)), tree)
 	d.Write(object.TypeCommit, odbtest.CommitOf(tree, 2, first), object.ZeroID)
 	d.Commit()
+	var err error
 	w.With(func(v *odb.View) {
-		var err error
 		w.planned, err = w.planCount(v)
 		w.Must(err)
 	})
 	w.Must(packgen.BuildBitmaps(t.Context(), w.Store, w.Pool, w.commits(), nil))
 	w.Must(repack.BuildFilters(t.Context(), w.Store, w.Pool))
+	w.Must(repack.BuildHistories(t.Context(), w.Store, w.Pool, 0))
+	for path := range strings.Lines(r.Git("log", "--all", "--format=", "--name-only")) {
+		w.paths = append(w.paths, strings.TrimSuffix(path, "\n"))
+	}
+	w.With(func(v *odb.View) {
+		var known int
+		w.changes, known, err = w.pathChanges(v)
+		w.Must(err)
+		if known == 0 {
+			t.Fatal("there are no path histories")
+		}
+	})
 	return w
+}
+
+// sizesAsLines is an [odb.LineDiff] that tells the sizes.
+func sizesAsLines() odb.LineDiff {
+	return func(_ context.Context, before, after []byte) ([]byte, error) {
+		return fmt.Appendf(nil, "%d to %d", len(before), len(after)), nil
+	}
 }
 
 // planCount returns how many objects the commits reach.
@@ -60,6 +82,55 @@ func (w *world) planCount(v *odb.View) (int, error) {
 		return 0, err
 	}
 	return plan.Count(), plan.Close()
+}
+
+// pathChanges returns what path histories say of each path and commit, "unknown" where they know
+// nothing, and how often they do.
+func (w *world) pathChanges(v *odb.View) (all map[string]string, known int, err error) {
+	all = make(map[string]string)
+	for _, path := range w.paths {
+		histories, err := v.OpenHistories(w.Context(), segment.PathID(path))
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, commit := range w.commits() {
+			key := commit.String() + path
+			change, ok, err := histories.Find(w.Context(), commit, 0)
+			var lines []byte
+			if err == nil {
+				lines, err = histories.Lines(w.Context(), commit, 0)
+			}
+			switch {
+			case err != nil:
+				return nil, 0, err
+			case !ok:
+				all[key] = "unknown"
+			case change == nil:
+				all[key] = "same"
+				known++
+			default:
+				all[key] = fmt.Sprintf("%+v to %+v", change.Old, change.New)
+				if len(lines) > 0 {
+					all[key+" lines"] = string(lines)
+				}
+				known++
+			}
+		}
+		histories.Close()
+	}
+	return all, known, nil
+}
+
+// checkPathChanges holds what path histories say against what they said before the damage.
+func (w *world) checkPathChanges(v *odb.View) {
+	w.Helper()
+	now, _, err := w.pathChanges(v)
+	w.Must(err)
+	for key, said := range now {
+		if said != "unknown" && said != w.changes[key] {
+			w.Fatalf("path history of %s: %s, was %s", key, said, w.changes[key])
+		}
+	}
 }
 
 // commits returns the IDs of the committed commits, in no order.
@@ -94,6 +165,7 @@ func (w *world) checkDamaged() (noticed bool) {
 			w.Fatalf("%s: wrong bytes", what)
 		}
 	}
+	w.checkPathChanges(v)
 	count, err := w.planCount(v)
 	right("Plan", err, count == w.planned)
 	for id, want := range w.Objects {
@@ -142,7 +214,7 @@ func TestBitFlipsInFiles(t *testing.T) {
 	w.Reopen()
 	random := rand.New(rand.NewPCG(11, 12))
 	names := listFiles(t, w)
-	if len(names) != 7 { // two segments with rows and filters each, and bitmaps
+	if len(names) != 8 { // two segments with rows and filters each, bitmaps, and histories of the older one
 		t.Fatalf("files: %v", names)
 	}
 	for round := range rounds(100) {
@@ -428,7 +500,7 @@ func TestMissingFile(t *testing.T) {
 			t.Errorf("fsck did not miss %s: %+v, %v", name, report, err)
 		}
 		switch path.Ext(name) {
-		case ".bitmap", ".filter", ".graph": // without them answers take longer
+		case ".bitmap", ".filter", ".graph", ".history": // without them answers take longer
 			w.CheckAll()
 		default:
 			if !w.checkDamaged() {

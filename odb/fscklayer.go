@@ -122,6 +122,11 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 			return err
 		}
 	}
+	if l.Histories != nil {
+		if err := f.historyFile(ctx, l); err != nil {
+			return err
+		}
+	}
 	before := f.problems()
 	summary, err := newSummaryChecker(ctx, g)
 	if err := f.noted(l.ID, object.ZeroID, err); err != nil {

@@ -221,7 +221,7 @@ func (f *tablesFsck) obsoleteEntries(ctx context.Context) error {
 			return err
 		}
 		e, err := segment.DecodeObsolete(pair.Key)
-		if err == nil && e.Kind > segment.KindBorrowed {
+		if err == nil && e.Kind != segment.KindPool && !e.Kind.Known() {
 			err = fmt.Errorf("%w: obsolete entry of kind %d", segment.ErrFormat, e.Kind)
 		}
 		if err != nil {

@@ -16,8 +16,8 @@
 //	rewriting, attach                objects or without some; auxiliary files
 //	layer, layerset, segmentlayer,   layers and their pins: segments, hot key ranges
 //	hotlayer
-//	graph, pathfilters, hotfilter,   commit-graph rows and changed-path filters, wherever they lie
-//	changedpaths
+//	graph, pathfilters, hotfilter,   commit-graph rows, changed-path filters and path histories, wherever
+//	changedpaths, pathhistories      they lie
 //	view, opening, chain, spool,     reading: lookup, delta chains, scratch files for large objects
 //	prefix, aside, renewal, named
 //	stream, blocks, entry,           objects as streams, by range, and in their stored form
@@ -99,6 +99,12 @@ type Options struct {
 	// Reach computes visibility sets. Without it, reading an ID through a fork fails if no readable
 	// object names it.
 	Reach Reach
+	// HistoryCommits is the number of commits of a segment that changed a file from which the file has
+	// a path history; 64 when 0: a blame compares fewer versions in some tens of milliseconds.
+	HistoryCommits int
+	// Lines makes what compares versions of files for path histories; nil when they are to have no
+	// lines.
+	Lines func() LineDiff
 	// Limits bound objects and packs.
 	Limits Limits
 	// Now is the clock for the age of obsolete entries; time.Now when nil.
@@ -129,6 +135,8 @@ type Store struct {
 	counts  counters
 	damage  *segment.DamageLog
 	traffic traffic.Requests // the open views, except those with a private cache
+
+	histories sync.Map // the segments whose path histories are being made
 
 	visibility *visibilityCache // visibility sets of forks
 	rewriting  rewriting        // pools that maintenance works on
@@ -227,6 +235,7 @@ func (o *Options) setDefaults() {
 	o.OpenFileCountMax = cmp.Or(o.OpenFileCountMax, 256)
 	o.AuxiliaryCount = cmp.Or(o.AuxiliaryCount, 20_000)
 	o.CoverCount = cmp.Or(o.CoverCount, 2000)
+	o.HistoryCommits = cmp.Or(o.HistoryCommits, 64)
 	o.Limits.setDefaults()
 	if o.Now == nil {
 		o.Now = time.Now

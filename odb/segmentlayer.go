@@ -13,13 +13,14 @@ import (
 // SegmentLayer is a segment of a pool, with the auxiliary file that holds its graph rows if it has
 // commits.
 type SegmentLayer struct {
-	store   *Store
-	ID      segment.LayerID
-	data    segment.SharedFile
-	Rows    *segment.SharedFile // nil: none; so the next two
-	Filters *segment.SharedFile
-	Bitmaps *segment.SharedFile
-	pins    int // guarded by layerSet.mu
+	store     *Store
+	ID        segment.LayerID
+	data      segment.SharedFile
+	Rows      *segment.SharedFile // nil: none; so the next three
+	Filters   *segment.SharedFile
+	Histories *segment.SharedFile
+	Bitmaps   *segment.SharedFile
+	pins      int // guarded by layerSet.mu
 
 	auxiliaries []manifestLayer
 }
@@ -35,6 +36,8 @@ func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *Segme
 			l.Rows = f
 		case segment.KindFilter:
 			l.Filters = f
+		case segment.KindHistory:
+			l.Histories = f
 		case segment.KindBitmap:
 			l.Bitmaps = f
 		default: // has no file, or is none of a segment's
@@ -45,7 +48,7 @@ func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *Segme
 
 // files returns the files of the segment and its auxiliary files.
 func (l *SegmentLayer) files() []*segment.SharedFile {
-	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.Rows, l.Filters, l.Bitmaps},
+	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.Rows, l.Filters, l.Histories, l.Bitmaps},
 		func(f *segment.SharedFile) bool { return f == nil })
 }
 
@@ -69,6 +72,12 @@ func (l *SegmentLayer) consistsOf(id segment.LayerID) bool {
 	return l.ID == id || slices.ContainsFunc(l.auxiliaries, func(auxiliary manifestLayer) bool {
 		return auxiliary.id == id
 	})
+}
+
+// Borrowed reports whether a fork has taken the segment from another pool.
+func (l *SegmentLayer) Borrowed() bool {
+	_, ok := (&manifestLayer{auxiliaries: l.auxiliaries}).borrowed()
+	return ok
 }
 
 func (l *SegmentLayer) isOpen() bool {

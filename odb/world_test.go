@@ -11,6 +11,9 @@ import (
 type world struct {
 	*odbtest.World
 	planned int // how many objects the commits of damagedWorld reach
+	// Of damagedWorld: paths, and what path histories say of them.
+	paths   []string
+	changes map[string]string
 }
 
 func newWorld(tb testing.TB, options odb.Options) *world {

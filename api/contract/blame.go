@@ -34,8 +34,8 @@ type BlameLine struct {
 
 func blameCalls() []call {
 	parts := limit(100, 1000)
-	parts.Description = "After how many versions of the file a part of the blame ends, 1000 at most. A part has the lines " +
-		"that are found by then. Without `cursor` and `limit` the answer has all of them."
+	parts.Description = "After how many versions of the file that had to be compared a part of the blame ends, 1000 at most. " +
+		"A part has the lines that are found by then. Without `cursor` and `limit` the answer has all of them."
 	return []call{{
 		v1: "/repos/blame", path: "/repos/{n}/blame", past: true,
 		Operation: openapi.Operation{

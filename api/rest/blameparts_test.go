@@ -10,6 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"packhorse/api/rest"
+	"packhorse/engine"
+	"packhorse/engine/enginetest"
 )
 
 // blameParts puts the parts of a blame together, and counts them.
@@ -42,6 +48,9 @@ func (c *client) versions(path string, count int) (commits []string) {
 func TestBlameParts(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
+	host, shut := enginetest.OpenOn(t, vfs.NewMem(), engine.Config{HistoryBytes: 1}) // remembers no changes
+	t.Cleanup(shut)
+	c.door = rest.New(rest.Config{Host: host})
 	c.create("").want(http.StatusCreated)
 	commits := c.versions("dir/a", 25)
 	for _, query := range []string{"path=dir/a", "path=dir/a&range=3,9", "path=dir/a&detect_moves=true", "path=dir/a&ref=" + commits[9]} {
@@ -67,7 +76,7 @@ func TestBlamePartsKeepCommit(t *testing.T) {
 	c := newClient(t)
 	c.create("").want(http.StatusCreated)
 	c.versions("a", 5)
-	whole, first := c.blame("path=a"), c.blame("path=a&limit=1")
+	first, whole := c.blame("path=a&limit=1"), c.blame("path=a")
 	c.commit("main", "a", "another\n")
 	rest := c.blame("path=a&limit=100&cursor=" + first.NextCursor)
 	if rest.CommitSHA != whole.CommitSHA || len(first.Lines)+len(rest.Lines) != len(whole.Lines) {

@@ -44,8 +44,8 @@ type Options struct {
 	Moves bool
 	// Known has the changes that earlier blames found, and gets those of this one; nil: none.
 	Known *Changes
-	// Limit ends a call when so many versions of the file have been compared, and no more than
-	// [PendingMax] runs of lines are left; 0 never does.
+	// Limit ends a call when so many versions of the file have been compared, whose changes were not
+	// known, and no more than [PendingMax] runs of lines are left; 0 never does.
 	Limit int
 	// Left is what an earlier part of the blame has left, which this one goes on with instead of
 	// Ranges; nil begins a blame.
@@ -139,7 +139,7 @@ type blamer struct {
 	runs    []Run
 
 	limit    int // of compared; 0: none
-	compared int // versions of the file
+	compared int // versions of the file, not counting known changes
 	left     int // entries of the commits in the queue
 }
 

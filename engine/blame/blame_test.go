@@ -164,7 +164,7 @@ func TestBlameOfHistories(t *testing.T) {
 			}
 			h.out.WriteString("done\n")
 			git.Input(h.out.Bytes(), "fast-import", "--quiet", "--done")
-			view := odbtest.Clone(t, git)
+			view, stored := odbtest.Clone(t, git), withHistories(t, git, 3)
 			tip := git.Git("rev-parse", "main")
 			lines := 0
 			for path := range strings.Lines(git.Git("ls-tree", "-r", "--name-only", "main")) {
@@ -172,12 +172,63 @@ func TestBlameOfHistories(t *testing.T) {
 				for _, moves := range []bool{false, true} {
 					lines += compareBlame(t, git, view, tip, path, blame.Options{Moves: moves})
 					lines += compareBlame(t, git, view, tip, path, blame.Options{Moves: moves, Ranges: []string{"3,+4", "/word/,9"}})
+					compareBlame(t, git, stored, tip, path, blame.Options{Moves: moves})
 				}
 			}
 			if lines == 0 {
 				t.Error("nothing was blamed")
 			}
 		})
+	}
+}
+
+// withHistories returns a view with path histories of the files that so many commits changed.
+func withHistories(tb testing.TB, git *oracle.Repository, commits int) *odb.View {
+	tb.Helper()
+	h := odbtest.NewPool(tb, odb.Options{
+		Limits: odb.Limits{HotCount: 1}, HistoryCommits: commits, Lines: blame.NewLineDiff,
+	})
+	h.PushSegment(odbtest.PackAll(git, "--delta-base-offset"))
+	h.BuildHistories()
+	h.Fsck()
+	return h.View()
+}
+
+// TestBlameComparesNothingAgain blames a file with a path history: no version is compared again, so
+// that a blame whose parts end after one version has one part.
+func TestBlameComparesNothingAgain(t *testing.T) {
+	t.Parallel()
+	git := oracle.New(t)
+	random := rand.New(rand.NewPCG(4, 31))
+	h := blameHistory{random: random}
+	all := h.lines(40)
+	for i := range 30 {
+		at := random.IntN(len(all))
+		all = slices.Replace(all, at, at+1, h.lines(2)...)
+		content := strings.Join(all, "\n")
+		fmt.Fprintf(&h.out, "commit refs/heads/main\ncommitter C <c@d> %d +0000\ndata 1\nm\n", 1_700_000_000+i)
+		fmt.Fprintf(&h.out, "M 100644 inline file\ndata %d\n%s\n", len(content), content)
+	}
+	git.Input(h.out.Bytes(), "fast-import", "--quiet")
+	tip, err := object.ParseID(git.Git("rev-parse", "main"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(view *odb.View) (parts int) {
+		o := blame.Options{Limit: 1}
+		for {
+			_, left, err := blame.File(t.Context(), view, tip, "file", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if parts++; left == nil {
+				return parts
+			}
+			o.Left = left
+		}
+	}
+	if without, with := count(odbtest.Clone(t, git)), count(withHistories(t, git, 5)); without < 20 || with != 1 {
+		t.Errorf("%d parts without path histories, %d with them; want one a version, and one", without, with)
 	}
 }
 
@@ -299,7 +350,7 @@ func (h *blameHistory) lines(count int) []string {
 func TestBlameOfRepository(t *testing.T) {
 	t.Parallel()
 	git, count := oracle.Real(t), oracle.RealCount(t, 50)
-	view := odbtest.Clone(t, git)
+	view, stored := odbtest.Clone(t, git), withHistories(t, git, 32)
 	tip := git.Git("rev-list", "--max-count=1", "--branches")
 	paths := strings.Split(git.Git("ls-tree", "-r", "--name-only", "-z", tip), "\x00")
 	random := rand.New(rand.NewPCG(uint64(count), 3))
@@ -323,6 +374,9 @@ func TestBlameOfRepository(t *testing.T) {
 			lines += len(want)
 			if !slices.Equal(got, want) {
 				t.Errorf("%s with moves %v: not what git says", path, moves)
+			}
+			if got, _ := ourBlame(t, stored, tip, path, blame.Options{Moves: moves}); !slices.Equal(got, want) {
+				t.Errorf("%s with moves %v and path histories: not what git says", path, moves)
 			}
 		}
 		t.Logf("%d lines with moves %v: %v, git %v", lines, moves, ours, theirs)

@@ -2,6 +2,7 @@ package blame
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"unsafe"
 
@@ -36,13 +37,42 @@ func NewChanges(bytesMax int64) *Changes {
 
 // changes returns the changes from the file of a parent to that of an origin.
 func (b *blamer) changes(ctx context.Context, parent, o *origin) ([]lines.Change, error) {
-	b.compared++
 	key := changesKey{b.view.Pool(), parent.blob, o.blob}
 	if b.known != nil {
 		if changes, ok := b.known.known.Get(key); ok {
 			return changes, nil
 		}
 	}
+	changes, err := b.inHistory(ctx, parent, o)
+	if changes == nil && err == nil {
+		changes, err = b.compare(ctx, parent, o)
+	}
+	if err == nil && b.known != nil {
+		changes = slices.Clip(changes)
+		b.known.known.Put(key, changes, changesBytes+int64(len(changes))*int64(unsafe.Sizeof(lines.Change{})))
+	}
+	return changes, err
+}
+
+// inHistory returns the changes that a path history knows, nil if it does not.
+func (b *blamer) inHistory(ctx context.Context, parent, o *origin) ([]lines.Change, error) {
+	if parent.path != o.path {
+		return nil, nil
+	}
+	reader, err := b.reader(ctx, o.path)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := reader.Lines(ctx, o.node.id, slices.Index(o.node.row.Parents, parent.node.id))
+	if err != nil {
+		return nil, fmt.Errorf("read a path history: %w", err)
+	}
+	changes, _ := decodeChanges(stored) // of another form: the files are compared
+	return changes, nil
+}
+
+func (b *blamer) compare(ctx context.Context, parent, o *origin) ([]lines.Change, error) {
+	b.compared++
 	after, err := b.text(ctx, o, b.final)
 	if err != nil {
 		return nil, err
@@ -51,10 +81,5 @@ func (b *blamer) changes(ctx context.Context, parent, o *origin) ([]lines.Change
 	if err != nil {
 		return nil, err
 	}
-	changes, err := lines.Diff(ctx, before, after, lineDiff)
-	if err == nil && b.known != nil {
-		changes = slices.Clip(changes)
-		b.known.known.Put(key, changes, changesBytes+int64(len(changes))*int64(unsafe.Sizeof(lines.Change{})))
-	}
-	return changes, err
+	return lines.Diff(ctx, before, after, lineDiff)
 }

@@ -62,7 +62,7 @@ func (b *blamer) parents(ctx context.Context, o *origin) (all []*origin, whole *
 			if renames {
 				parent, err = b.renamed(ctx, o, n)
 			} else {
-				parent, added[i], err = b.unrenamed(ctx, o, n, i == 0)
+				parent, added[i], err = b.unrenamed(ctx, o, n, i)
 			}
 			switch {
 			case err != nil:
@@ -92,10 +92,10 @@ func hasBlob(origins []*origin, blob object.ID) bool {
 	return false
 }
 
-// unrenamed finds the file of a parent at the same path, nil if there is none; added says that
-// there is no file there at all.
+// unrenamed finds the file of the parent with an index at the same path, nil if there is none;
+// added says that there is no file there at all.
 func (b *blamer) unrenamed(
-	ctx context.Context, o *origin, parent *node, isFirst bool,
+	ctx context.Context, o *origin, parent *node, index int,
 ) (_ *origin, added bool, err error) {
 	if known := parent.find(o.path); known != nil {
 		return known, false, nil
@@ -104,19 +104,25 @@ func (b *blamer) unrenamed(
 	if err != nil {
 		return nil, false, err
 	}
-	if isFirst {
-		same, err := reader.Untouched(ctx, o.node.id)
-		if err != nil {
-			return nil, false, err
-		}
-		if same {
-			return parent.origin(o.path, o.mode, o.blob), false, nil
-		}
-	}
-	mode, id, err := reader.Entry(ctx, parent.row.Tree)
+	same, change, err := reader.Look(ctx, o.node.id, index)
 	switch {
 	case err != nil:
 		return nil, false, err
+	case same:
+		return parent.origin(o.path, o.mode, o.blob), false, nil
+	case change != nil:
+		return o.before(parent, change.Old.Mode, change.Old.ID)
+	}
+	mode, id, err := reader.Entry(ctx, parent.row.Tree)
+	if err != nil {
+		return nil, false, err
+	}
+	return o.before(parent, mode, id)
+}
+
+// before is the file of a parent that has an entry at the same path, as of [blamer.unrenamed].
+func (o *origin) before(parent *node, mode object.Mode, id object.ID) (_ *origin, added bool, err error) {
+	switch {
 	case mode == 0 || mode.IsTree():
 		return nil, true, nil
 	case (mode^o.mode)&object.ModeMask != 0: // say a symbolic link, which has no lines in common with a file

@@ -192,6 +192,12 @@ func (p *Pool) CompactAll(anew bool) repack.Compacted {
 	return done
 }
 
+// BuildHistories builds the path histories of all segments.
+func (p *Pool) BuildHistories() {
+	p.Helper()
+	p.Must(repack.BuildHistories(p.Context(), p.Store, p.ID, 0))
+}
+
 // BuildFilters builds the changed-path filters of all segments.
 func (p *Pool) BuildFilters() {
 	p.Helper()

@@ -19,7 +19,20 @@ import (
 // [odb.ErrNoPool] and those of reading. After an error the files that were built are kept.
 func BuildAuxiliary(ctx context.Context, s *odb.Store, pool odb.PoolID, pause float64) error {
 	pace := s.NewPacer(pause)
-	return errors.Join(packgen.BuildBitmaps(ctx, s, pool, nil, pace), buildFilters(ctx, s, pool, &odb.PathFilters{}, pace))
+	bitmaps := packgen.BuildBitmaps(ctx, s, pool, nil, pace)
+	return errors.Join(bitmaps, besideRequests(ctx, s, pool, func(v *odb.View) error {
+		return buildFilters(ctx, v, &odb.PathFilters{}, pace)
+	}))
+}
+
+// besideRequests calls build with a view that takes nothing from the cache of requests.
+func besideRequests(ctx context.Context, s *odb.Store, pool odb.PoolID, build func(v *odb.View) error) error {
+	v, err := s.View(ctx, pool)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	return build(v.Aside())
 }
 
 // BuildFilters builds changed-path filters for the commits of every segment of a pool that lacks
@@ -28,26 +41,20 @@ func BuildAuxiliary(ctx context.Context, s *odb.Store, pool odb.PoolID, pause fl
 // It takes 16 MiB of memory for objects and about 60 bytes a commit of the current segment. It may
 // run beside everything else; it skips a segment that leaves the pool meanwhile.
 func BuildFilters(ctx context.Context, s *odb.Store, pool odb.PoolID) error {
-	return buildFilters(ctx, s, pool, &odb.PathFilters{}, nil)
+	return besideRequests(ctx, s, pool, func(v *odb.View) error {
+		return buildFilters(ctx, v, &odb.PathFilters{}, nil)
+	})
 }
 
 // buildFilters is [BuildFilters] that copies the filters in known and rests when pace says so.
-func buildFilters(
-	ctx context.Context, s *odb.Store, pool odb.PoolID, known *odb.PathFilters, pace *traffic.Pacer,
-) error {
-	v, err := s.View(ctx, pool)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	v.Aside()
+func buildFilters(ctx context.Context, v *odb.View, known *odb.PathFilters, pace *traffic.Pacer) error {
 	for _, l := range v.Segments() {
 		if l.Rows == nil || l.Filters != nil {
 			continue
 		}
 		filters, err := writeFilterFile(ctx, v, l, known, pace)
 		if err == nil {
-			err = s.AttachFilters(ctx, pool, l.ID, filters)
+			err = v.Store().AttachFilters(ctx, v.Pool(), l.ID, filters)
 		}
 		if err != nil {
 			return fmt.Errorf("path filters of segment %s: %w", l.ID, err)
@@ -65,28 +72,21 @@ func writeFilterFile(
 		return segment.Auxiliary{}, err
 	}
 	defer l.Rows.Release()
-	// In the order of generations, the trees of one commit lie near those of the next.
-	type place struct{ index, generation uint32 }
-	order := make([]place, rows.Count)
-	for i := range order {
-		row, err := rows.GraphRowAt(ctx, uint32(i))
-		if err != nil {
-			return segment.Auxiliary{}, err
-		}
-		order[i] = place{uint32(i), row.Generation}
+	order, err := newestFirst(ctx, rows)
+	if err != nil {
+		return segment.Auxiliary{}, err
 	}
-	slices.SortStableFunc(order, func(a, b place) int { return cmp.Compare(b.generation, a.generation) })
 	filters := make([]bloom.Filter, rows.Count)
-	for _, p := range order {
+	for _, index := range order {
 		if err := pace.Rest(ctx); err != nil {
 			return segment.Auxiliary{}, err
 		}
-		id, err := rows.ID(ctx, p.index)
+		id, err := rows.ID(ctx, index)
 		if err != nil {
 			return segment.Auxiliary{}, err
 		}
-		if filters[p.index], err = known.Find(ctx, id); err == nil && filters[p.index] == nil {
-			filters[p.index], err = filterOfRow(ctx, v, rows, p.index)
+		if filters[index], err = known.Find(ctx, id); err == nil && filters[index] == nil {
+			filters[index], err = filterOfRow(ctx, v, rows, index)
 		}
 		if err != nil {
 			return segment.Auxiliary{}, err
@@ -96,6 +96,21 @@ func writeFilterFile(
 		func(sections *segment.SectionWriter) (int, error) {
 			return segment.WriteFilters(ctx, sections, rows, filters)
 		})
+}
+
+// newestFirst returns the ordinals of the commits of a graph file in the order of their
+// generations, the highest first: the trees of one commit lie near those of the next.
+func newestFirst(ctx context.Context, rows *segment.File) ([]uint32, error) {
+	generations, order := make([]uint32, rows.Count), make([]uint32, rows.Count)
+	for i := range order {
+		row, err := rows.GraphRowAt(ctx, uint32(i))
+		if err != nil {
+			return nil, err
+		}
+		generations[i], order[i] = row.Generation, uint32(i)
+	}
+	slices.SortStableFunc(order, func(a, b uint32) int { return cmp.Compare(generations[b], generations[a]) })
+	return order, nil
 }
 
 // filterOfRow returns the path filter of a commit of a graph file.

@@ -40,8 +40,8 @@ type Compacted struct {
 // made for rewrites a layer that other pools use, too; the others keep the old one. Borrowed layers
 // stay.
 //
-// Segments without path filters get them. [odb.Store.Sweep] removes the former layers. Errors:
-// [odb.ErrNoPool], [odb.ErrCorrupt].
+// Segments without path filters and histories get them. [odb.Store.Sweep] removes the former
+// layers. Errors: [odb.ErrNoPool], [odb.ErrCorrupt].
 func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options CompactOptions) (done Compacted, err error) {
 	rewrite, err := s.BeginRewrite(ctx, pool, nil)
 	if err != nil {
@@ -61,33 +61,39 @@ func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options Compact
 	if err != nil {
 		return done, fmt.Errorf("compact pool %s: %w", pool, err)
 	}
-	if !chosen && !lacksFilters(v) {
+	if !chosen && !lacksAuxiliary(ctx, v) {
 		return done, nil
 	}
-	// v pins the filters of the merged segments, which have left the manifest with their layers.
-	if err := keepFilters(ctx, s, v, s.NewPacer(options.Pause)); err != nil {
+	if err := keepAuxiliary(ctx, s, v, s.NewPacer(options.Pause)); err != nil {
 		if ctx.Err() != nil {
 			return done, err
 		}
-		s.Env().Log.WarnContext(ctx, "failed to build path filters", "pool", pool.String(), "error", err)
+		s.Env().Log.WarnContext(ctx, "failed to build path filters or histories", "pool", pool.String(), "error", err)
 	}
 	return done, nil
 }
 
-// lacksFilters reports whether a segment has commits but no path filters.
-func lacksFilters(v *odb.View) bool {
-	return slices.ContainsFunc(v.Segments(), func(l *odb.SegmentLayer) bool { return l.Rows != nil && l.Filters == nil })
+// lacksAuxiliary reports whether a segment has commits but no path filters, or so many that it may
+// have path histories and has none.
+func lacksAuxiliary(ctx context.Context, v *odb.View) bool {
+	return slices.ContainsFunc(v.Segments(), func(l *odb.SegmentLayer) bool {
+		histories, err := lacksHistories(ctx, v.Store(), l)
+		return err == nil && histories || l.Rows != nil && l.Filters == nil
+	})
 }
 
-// keepFilters gives the segments of a pool the path filters that v holds of their commits, and
-// builds the missing ones.
-func keepFilters(ctx context.Context, s *odb.Store, v *odb.View, pace *traffic.Pacer) error {
+// keepAuxiliary gives the segments of a pool the path filters of their commits and the path
+// histories that v holds, and builds the missing ones. v pins those of the merged segments, which
+// have left the manifest with their layers.
+func keepAuxiliary(ctx context.Context, s *odb.Store, v *odb.View, pace *traffic.Pacer) error {
 	known, err := v.OpenFilters(ctx)
 	if err != nil {
 		return err
 	}
 	defer known.Close()
-	return buildFilters(ctx, s, v.Pool(), known, pace)
+	return besideRequests(ctx, s, v.Pool(), func(now *odb.View) error {
+		return errors.Join(buildFilters(ctx, now, known, pace), buildHistories(ctx, now, v, pace))
+	})
 }
 
 // merge makes one segment of the chosen layers and commits it; full asks for a full delta search.

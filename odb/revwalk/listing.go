@@ -44,10 +44,10 @@ func (l *Listing) Next(ctx context.Context) (Commit, bool, error) {
 	}
 }
 
-// Rest releases the view and the filters.
+// Rest releases the view, filters and histories.
 func (l *Listing) Rest() {
 	if l.paths != nil {
-		l.paths.filters.Close()
+		l.paths.close()
 		l.paths, l.walk.simplify = nil, nil
 	}
 	l.walk.Graph.view, l.walk.Graph.linked = nil, nil

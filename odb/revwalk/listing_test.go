@@ -24,9 +24,10 @@ func TestListingRests(t *testing.T) {
 		t.Run(fmt.Sprintf("skew %d", options.Skew), func(t *testing.T) {
 			t.Parallel()
 			g := odbtest.NewHistory(t, options)
-			h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+			h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 1}, HistoryCommits: 5})
 			h.PushGit(g, odbtest.Lines("", g.Tips()))
 			h.BuildFilters()
+			h.BuildHistories()
 			r := rand.New(rand.NewPCG(options.Seed, 3))
 			tip := g.Commits()[0]
 			for _, path := range append(pickStrings(r, paths(t, g, tip), 4), "", "not there") {

@@ -4,12 +4,13 @@ import (
 	"context"
 
 	"packhorse/odb"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
 // PathReader returns the entries that commits and trees have at one path. It reads every tree on
-// the way once, and uses filters to recognize commits that changed nothing there. It belongs to one
-// goroutine; memory is about 100 bytes a tree.
+// the way once, and uses filters and path histories to recognize commits that changed nothing
+// there. It belongs to one goroutine; memory is about 100 bytes a tree, and 84 a row of a history.
 type PathReader struct{ changes *pathChanges }
 
 // NewPathReader returns a reader for a path that is not empty. The caller closes it before v.
@@ -21,13 +22,22 @@ func NewPathReader(ctx context.Context, v *odb.View, path string) (*PathReader, 
 	return &PathReader{changes: p}, nil
 }
 
-// Close releases the filters.
-func (r *PathReader) Close() { r.changes.filters.Close() }
+// Close releases filters and histories.
+func (r *PathReader) Close() { r.changes.close() }
 
-// Untouched reports whether a filter proves that commit has the same entry at the path as its first
-// parent. False may mean unknown.
-func (r *PathReader) Untouched(ctx context.Context, commit object.ID) (bool, error) {
-	return r.changes.untouched(ctx, commit)
+// Look finds out what is known, without reading a tree, of a commit and one of its parents, by
+// index: that it has the same entry at the path; what it changed; or, with neither, nothing.
+func (r *PathReader) Look(
+	ctx context.Context, commit object.ID, parent int,
+) (same bool, change *segment.PathChange, err error) {
+	found, change, err := r.changes.look(ctx, commit, parent)
+	return found == untouched, change, err
+}
+
+// Lines returns the lines that a commit changed against one of its parents, by index, in the form
+// of [odb.LineDiff], empty if no history knows them. They are shared and read-only.
+func (r *PathReader) Lines(ctx context.Context, commit object.ID, parent int) ([]byte, error) {
+	return r.changes.history.Lines(ctx, commit, parent)
 }
 
 // Entry returns the entry at the path in a tree: its canonical mode, 0 if there is none, and its

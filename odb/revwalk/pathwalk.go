@@ -8,6 +8,7 @@ import (
 
 	"packhorse/odb"
 	"packhorse/odb/bloom"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -27,7 +28,7 @@ func WalkPath(ctx context.Context, v *odb.View, tips []object.ID, path string) i
 			yield(Commit{}, err)
 			return
 		}
-		defer p.filters.Close()
+		defer p.close()
 		w.simplify = p.simplify
 		if err := w.Start(ctx, tips, nil); err != nil {
 			yield(Commit{}, err)
@@ -58,7 +59,13 @@ type pathChanges struct {
 	names   []string
 	keys    []bloom.Key
 	filters *odb.PathFilters
+	history *odb.PathHistories
 	entries map[pathStep]pathEntry
+}
+
+func (p *pathChanges) close() {
+	p.filters.Close()
+	p.history.Close()
 }
 
 // pathStep is a tree and the index of the name that leads on from it.
@@ -74,24 +81,53 @@ type pathEntry struct {
 }
 
 func newPathChanges(ctx context.Context, v *odb.View, path string) (*pathChanges, error) {
-	p := &pathChanges{view: v, filters: &odb.PathFilters{}, entries: make(map[pathStep]pathEntry)}
+	p := &pathChanges{
+		view: v, filters: &odb.PathFilters{}, history: &odb.PathHistories{}, entries: make(map[pathStep]pathEntry),
+	}
 	if path == "" {
 		return p, nil
 	}
 	p.names, p.keys = strings.Split(path, "/"), bloom.Keys(path)
-	var err error
-	p.filters, err = v.OpenFilters(ctx)
-	return p, err
+	history, err := v.OpenHistories(ctx, segment.PathID(path))
+	if err != nil {
+		return nil, fmt.Errorf("open path histories: %w", err)
+	}
+	p.history = history
+	if p.filters, err = v.OpenFilters(ctx); err != nil {
+		history.Close()
+		return nil, fmt.Errorf("open path filters: %w", err)
+	}
+	return p, nil
 }
 
-// untouched reports whether a filter proves that a commit changed nothing at the path against its
-// first parent.
-func (p *pathChanges) untouched(ctx context.Context, commit object.ID) (bool, error) {
-	f, err := p.filters.Find(ctx, commit)
-	if err != nil || f == nil {
-		return false, err
+// verdict is what is known, without reading a tree, of a commit and a path.
+type verdict int
+
+const (
+	unknown   verdict = iota // whether the commit changed something there
+	untouched                // it has what the parent has
+	touched                  // it has not
+)
+
+// look finds out what histories and filters know of a commit and one of its parents, by index. The
+// change is that of a touched one.
+func (p *pathChanges) look(ctx context.Context, commit object.ID, parent int) (verdict, *segment.PathChange, error) {
+	change, known, err := p.history.Find(ctx, commit, parent)
+	switch {
+	case err != nil:
+		return unknown, nil, err
+	case change != nil:
+		return touched, change, nil
+	case known:
+		return untouched, nil, nil
+	case parent > 0: // filters are about the first one
+		return unknown, nil, nil
 	}
-	return !f.HasAll(p.keys), nil
+	f, err := p.filters.Find(ctx, commit)
+	if err != nil || f == nil || f.HasAll(p.keys) {
+		return unknown, nil, err
+	}
+	return untouched, nil, nil
 }
 
 // simplify marks commit n, which is loaded, with markSame if a parent is equal at the path, and
@@ -111,11 +147,9 @@ func (p *pathChanges) simplify(ctx context.Context, h *Graph, n int32) error {
 		if err := h.Load(ctx, parent); err != nil {
 			return err
 		}
-		same, err := false, error(nil)
-		if i == 0 {
-			same, err = p.untouched(ctx, h.ID(n))
-		}
-		if err == nil && !same {
+		known, _, err := p.look(ctx, h.ID(n), int(i))
+		same := known == untouched
+		if err == nil && known == unknown {
 			same, err = p.same(ctx, tree, h.nodes[parent].tree)
 		}
 		if err != nil {

@@ -57,11 +57,13 @@ func TestWalkPathAgainstGit(t *testing.T) {
 			t.Parallel()
 			g := odbtest.NewHistory(t, options)
 			plain := odbtest.Clone(t, g.Repository)
-			h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 1}})
+			h := odbtest.NewPool(t, odb.Options{Limits: odb.Limits{HotCount: 1}, HistoryCommits: 5})
 			h.PushGit(g, odbtest.Lines("", g.Tips()))
 			h.BuildFilters()
-			h.Fsck()
 			filtered := h.View()
+			h.BuildHistories()
+			h.Fsck()
+			withHistories := h.View()
 			commits := g.Commits()
 			r := rand.New(rand.NewPCG(options.Seed, 3))
 			given := 0
@@ -73,6 +75,7 @@ func TestWalkPathAgainstGit(t *testing.T) {
 				}
 				given += comparePath(t, g, plain, tips, path)
 				comparePath(t, g, filtered, tips, path)
+				comparePath(t, g, withHistories, tips, path)
 			}
 			if given == 0 {
 				t.Error("no path was ever changed")
@@ -82,7 +85,7 @@ func TestWalkPathAgainstGit(t *testing.T) {
 }
 
 // TestWalkPathOfRealRepository is TestWalkPathAgainstGit on the repository that PACKHORSE_REAL_REPO
-// names, with filters if PACKHORSE_FILTERS is set.
+// names, with filters and path histories if PACKHORSE_FILTERS is set.
 func TestWalkPathOfRealRepository(t *testing.T) {
 	g, h := realWithFilters(t)
 	v := h.View()
@@ -95,7 +98,8 @@ func TestWalkPathOfRealRepository(t *testing.T) {
 	}
 }
 
-// realWithFilters pushes a real history, and builds filters of it if PACKHORSE_FILTERS is set.
+// realWithFilters pushes a real history, and builds filters and path histories of it if
+// PACKHORSE_FILTERS is set.
 func realWithFilters(t *testing.T) (*odbtest.Repository, *odbtest.Pool) {
 	t.Helper()
 	g := odbtest.RepositoryOf(t, oracle.Real(t))
@@ -103,6 +107,7 @@ func realWithFilters(t *testing.T) (*odbtest.Repository, *odbtest.Pool) {
 	h.PushGit(g, odbtest.Lines("", g.Tips("refs/heads", "refs/tags")))
 	if os.Getenv("PACKHORSE_FILTERS") != "" {
 		h.BuildFilters()
+		h.BuildHistories()
 	}
 	return g, h
 }

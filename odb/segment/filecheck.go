@@ -79,7 +79,7 @@ func (c *FileCheck) planBorrowed(ctx context.Context, f file.File) error {
 // planSections covers a sectioned file.
 func (c *FileCheck) planSections(ctx context.Context, name string, f file.File) error {
 	g := &File{Layer: c.layer, Handle: f}
-	for _, kind := range []LayerKind{KindSegment, KindGraph, KindFilter, KindBitmap} {
+	for _, kind := range sectioned {
 		if name == kind.FileName(c.layer) {
 			g.magic = kind.magic()
 		}

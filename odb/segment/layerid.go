@@ -21,8 +21,8 @@ func NewLayerID() LayerID { return LayerID(uuid.Must(uuid.NewV7())) }
 // LayerKind is the kind of a layer or of an auxiliary file. The numbers are stored.
 type LayerKind uint8
 
-// The kinds. Those from KindGraph on are auxiliary files: KindGraph to KindBitmap of a segment,
-// KindBorrowed of a layer that a fork took.
+// The kinds. Those from KindGraph on are auxiliary files: KindBorrowed of a layer that a fork took,
+// the others of a segment.
 const (
 	KindHot      LayerKind = 1 // the rows of small objects
 	KindSegment  LayerKind = 2 // a packfile with its index
@@ -30,7 +30,11 @@ const (
 	KindFilter   LayerKind = 4 // changed-path filters of the commits
 	KindBitmap   LayerKind = 5 // the objects that commits reach in the layers up to this one
 	KindBorrowed LayerKind = 6 // the objects of a borrowed layer that a fork may read
+	KindHistory  LayerKind = 7 // the histories of files that many of the commits changed
 )
+
+// Known reports whether k is one of the kinds.
+func (k LayerKind) Known() bool { return k >= KindHot && k <= KindHistory }
 
 // The suffixes of file names. A layer's ID in hexadecimal stands before them.
 const (
@@ -39,6 +43,7 @@ const (
 	filterSuffix   = ".filter"
 	bitmapSuffix   = ".bitmap"
 	borrowedSuffix = ".borrowed"
+	historySuffix  = ".history"
 )
 
 // FileName returns the name of the file of a segment.
@@ -55,7 +60,7 @@ func LayerOfFile(name string) (LayerID, bool) {
 	}
 	digits, suffix := name[:2*len(id)], name[2*len(id):]
 	switch suffix {
-	case segmentSuffix, graphSuffix, filterSuffix, bitmapSuffix, borrowedSuffix:
+	case segmentSuffix, graphSuffix, filterSuffix, bitmapSuffix, borrowedSuffix, historySuffix:
 	default:
 		return id, false
 	}
@@ -78,10 +83,15 @@ func (k LayerKind) FileName(id LayerID) string {
 		return id.String() + bitmapSuffix
 	case KindBorrowed:
 		return id.String() + borrowedSuffix
+	case KindHistory:
+		return id.String() + historySuffix
 	default:
 		panic(fmt.Sprintf("odb: layer kind %d has no file", k))
 	}
 }
+
+// sectioned are the kinds of sectioned files.
+var sectioned = [...]LayerKind{KindSegment, KindGraph, KindFilter, KindBitmap, KindHistory}
 
 // magic returns the magic at the end of files of a kind.
 func (k LayerKind) magic() string {
@@ -92,6 +102,8 @@ func (k LayerKind) magic() string {
 		return bitmapMagic
 	case KindFilter:
 		return FilterMagic
+	case KindHistory:
+		return HistoryMagic
 	default:
 		return graphMagic
 	}

@@ -45,7 +45,7 @@ func DecodeRegistration(value []byte) (Registration, error) {
 		}
 		*number, rest = int64(n), rest[size:]
 	}
-	if len(rest) > 0 || r.Kind < KindSegment || r.Kind > KindBorrowed {
+	if len(rest) > 0 || r.Kind == KindHot || !r.Kind.Known() {
 		return Registration{}, malformed
 	}
 	return r, nil

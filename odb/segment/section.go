@@ -48,8 +48,11 @@ const (
 	SectionFilterRows  SectionKind = 16 // 12: offset and size of the path filter of each ID
 	SectionFilterBytes SectionKind = 17 // 1: path filters
 	// 1: one item if the segment is delta-incomplete: a search among more objects finds better deltas.
-	sectionProvisional SectionKind = 18
-	sectionKindEnd     SectionKind = 19
+	sectionProvisional  SectionKind = 18
+	SectionHistories    SectionKind = 19 // 8: first row and row count of the history of each ID
+	SectionHistoryRows  SectionKind = 20 // 84: commits that changed a path, history after history
+	SectionHistoryLines SectionKind = 21 // 1: changed lines
+	sectionKindEnd      SectionKind = 22
 )
 
 // bitmapRowSize is the size in bytes of a row of a bitmap file: 8 offset, 4 size, 4 index of the
@@ -86,6 +89,7 @@ const (
 	graphMagic   = "packhorseGRA"
 	bitmapMagic  = "packhorseBIT"
 	FilterMagic  = "packhorseFIL" // of changed-path filters
+	HistoryMagic = "packhorseHIS"
 	// BorrowedMagic begins the file of a visibility set, which is not a sectioned file.
 	BorrowedMagic = "packhorseBOR"
 	BorrowedHead  = MagicSize + 4 + 16 + 1 // size in bytes of its head: magic, version, layer, form
@@ -145,7 +149,7 @@ func (g *File) Damaged(err error) error {
 
 // FileName returns the name of the file in the file store.
 func (g *File) FileName() string {
-	for _, kind := range []LayerKind{KindSegment, KindGraph, KindFilter, KindBitmap} {
+	for _, kind := range sectioned {
 		if kind.magic() == g.magic {
 			return kind.FileName(g.Layer)
 		}
@@ -277,6 +281,9 @@ var sectionWidths = [sectionKindEnd]int{
 	SectionBitmapBytes:  1,
 	SectionFilterRows:   FilterRowSize,
 	SectionFilterBytes:  1,
+	SectionHistories:    historyItemSize,
+	SectionHistoryRows:  HistoryRowSize,
+	SectionHistoryLines: 1,
 }
 
 // checkWidths verifies that every section has the item width of this format version, and that the
@@ -290,6 +297,8 @@ func (g *File) checkWidths() error {
 		perID = append(perID, SectionBitmapRows)
 	case FilterMagic:
 		perID = append(perID, SectionFilterRows)
+	case HistoryMagic:
+		perID = append(perID, SectionHistories)
 	default:
 		perID = append(perID, sectionRows)
 	}
@@ -390,6 +399,32 @@ func (g *File) Item(ctx context.Context, kind SectionKind, index int) ([]byte, e
 	}
 	at := (index - n*s.perBlock()) * s.width
 	return block[at : at+s.width : at+s.width], nil
+}
+
+// Items returns count items of a section, from the index first on. They may be shared: the caller
+// must not modify them. Errors: [ErrCorrupt].
+func (g *File) Items(ctx context.Context, kind SectionKind, first, count int) ([]byte, error) {
+	s := &g.sections[kind]
+	if total := s.count(); first < 0 || count < 0 || first > total || count > total-first {
+		return nil, g.Damaged(fmt.Errorf("%w: no %d items at %d in section %d", ErrFormat, count, first, kind))
+	}
+	var joined []byte
+	for count > 0 {
+		n := first / s.perBlock()
+		block, err := g.block(ctx, kind, n)
+		if err != nil {
+			return nil, err
+		}
+		inBlock := min(count, (n+1)*s.perBlock()-first)
+		at := (first - n*s.perBlock()) * s.width
+		piece := block[at : at+inBlock*s.width]
+		first, count = first+inBlock, count-inBlock
+		if joined == nil && count == 0 {
+			return piece, nil
+		}
+		joined = append(joined, piece...)
+	}
+	return joined, nil
 }
 
 // Bytes returns size bytes of a section of single bytes, from offset on. The caller must not modify

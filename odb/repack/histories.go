@@ -1,0 +1,362 @@
+package repack
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"packhorse/odb"
+	"packhorse/odb/extsort"
+	"packhorse/odb/segment"
+	"packhorse/odb/traffic"
+	"packhorse/pack/object"
+)
+
+// The histories of a segment have historyRows rows at most, those of the paths that changed most
+// often. Versions of more than historyBytes have no lines.
+const (
+	historyRows  = 1 << 18
+	historyBytes = 1 << 20
+)
+
+// BuildHistories builds path histories for every segment of a pool that lacks them and has enough
+// commits. A blame is faster with them, and a walk that is limited to a path; both are right
+// without.
+//
+// It takes 37 MiB of memory for objects, rows and the sorter, some 60 bytes a commit, and scratch
+// files. It may run beside everything else; it skips a segment that leaves the pool meanwhile, or
+// that another call is at.
+//
+// It rests while requests are served: pause is the rest as a share of the work. Errors:
+// [odb.ErrNoPool] and those of reading.
+func BuildHistories(ctx context.Context, s *odb.Store, pool odb.PoolID, pause float64) error {
+	return besideRequests(ctx, s, pool, func(v *odb.View) error {
+		return buildHistories(ctx, v, nil, s.NewPacer(pause))
+	})
+}
+
+// buildHistories is [BuildHistories] that copies lines of the histories that known has.
+func buildHistories(ctx context.Context, v, known *odb.View, pace *traffic.Pacer) error {
+	for _, l := range v.Segments() {
+		if err := keepHistories(ctx, v, l, known, pace); err != nil {
+			return fmt.Errorf("path histories of segment %s: %w", l.ID, err)
+		}
+	}
+	return nil
+}
+
+// keepHistories gives a segment the path histories that it lacks.
+func keepHistories(ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.View, pace *traffic.Pacer) error {
+	s := v.Store()
+	if lacks, err := lacksHistories(ctx, s, l); err != nil || !lacks {
+		return err
+	}
+	release, ok := s.ClaimHistories(l.ID)
+	if !ok {
+		return nil
+	}
+	defer release()
+	b := &historyBuilder{view: v, known: known, compare: s.NewLineDiff(), pace: pace}
+	histories, err := b.build(ctx, l)
+	if err != nil {
+		return err
+	}
+	return s.AttachHistories(ctx, v.Pool(), l.ID, histories)
+}
+
+// lacksHistories reports whether a segment has no path histories, and commits enough for one. Those
+// of a borrowed one are left to the pool that it was made for: each fork would make its own.
+func lacksHistories(ctx context.Context, s *odb.Store, l *odb.SegmentLayer) (bool, error) {
+	if l.Rows == nil || l.Histories != nil || l.Borrowed() {
+		return false, nil
+	}
+	rows, err := l.Rows.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer l.Rows.Release()
+	return rows.Count >= s.HistoryCommits(), nil
+}
+
+// historyBuilder makes the path histories of a segment.
+type historyBuilder struct {
+	view    *odb.View
+	known   *odb.View // nil: none
+	compare odb.LineDiff
+	pace    *traffic.Pacer
+	rows    *segment.File // of the segment's commits
+	last    versionText   // what was read last: most versions are in two changes
+}
+
+// versionText is a blob with its content.
+type versionText struct {
+	id   object.ID
+	data []byte
+}
+
+// build writes the history file of a segment.
+func (b *historyBuilder) build(ctx context.Context, l *odb.SegmentLayer) (done segment.Auxiliary, err error) {
+	if b.rows, err = l.Rows.Acquire(ctx); err != nil {
+		return done, err
+	}
+	defer l.Rows.Release()
+	files := b.view.Store().Env().Files
+	changes := extsort.New(files, pathChangeSize)
+	defer func() { err = errors.Join(err, changes.Close()) }()
+	if err := b.collect(ctx, changes); err != nil {
+		return done, err
+	}
+	least, err := b.least(ctx, changes)
+	if err != nil {
+		return done, err
+	}
+	return segment.WriteAuxiliary(ctx, files, segment.KindHistory, func(sections *segment.SectionWriter) (int, error) {
+		w := segment.NewHistoryWriter(sections)
+		for group, err := range groups(ctx, changes) {
+			if err != nil {
+				return 0, err
+			}
+			if group.commits < least {
+				continue
+			}
+			if err := b.add(ctx, w, group); err != nil {
+				return 0, err
+			}
+		}
+		return w.Finish(), nil
+	})
+}
+
+// A change of a path, as it is sorted: the path, the place of the commit among all of the segment,
+// the newest first, the index of the parent, the ordinal of the commit, and what is at the path
+// before and after.
+//
+//	20 path | 4 place | 4 parent | 4 ordinal | 4 mode | 20 ID | 4 mode | 20 ID
+const pathChangeSize = object.IDSize + 4 + 4 + 4 + 2*(4+object.IDSize)
+
+// collect adds the changes of all commits.
+func (b *historyBuilder) collect(ctx context.Context, changes *extsort.Sorter) error {
+	order, err := newestFirst(ctx, b.rows)
+	if err != nil {
+		return err
+	}
+	for place, index := range order {
+		if err := b.pace.Rest(ctx); err != nil {
+			return err
+		}
+		row, err := b.rows.GraphRowAt(ctx, index)
+		if err != nil {
+			return err
+		}
+		c := commitChanges{sorter: changes, place: uint32(place), ordinal: index}
+		if err := c.collect(ctx, b.view, &row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commitChanges adds the changes of a commit.
+type commitChanges struct {
+	sorter         *extsort.Sorter
+	place, ordinal uint32
+	record         []byte
+	first          map[string]struct{} // what a merge changed against its first parent
+}
+
+// collect adds the changes against the first parent, and of the same paths those against the
+// others.
+func (c *commitChanges) collect(ctx context.Context, v *odb.View, row *odb.GraphRow) error {
+	old, err := v.FirstParentTree(ctx, row)
+	if err != nil {
+		return err
+	}
+	if len(row.Parents) > 1 {
+		c.first = make(map[string]struct{})
+	}
+	err = v.TreeChanges(ctx, old, row.Tree, func(path string, old, now segment.Version) (bool, error) {
+		if c.first != nil {
+			c.first[path] = struct{}{}
+		}
+		return true, c.add(ctx, 0, path, old, now)
+	})
+	for i := 1; i < len(row.Parents) && err == nil && len(c.first) > 0; i++ {
+		var parent odb.GraphRow
+		if parent, err = v.Graph(ctx, row.Parents[i]); err != nil {
+			return err
+		}
+		err = v.TreeChanges(ctx, parent.Tree, row.Tree, func(path string, old, now segment.Version) (bool, error) {
+			if _, ok := c.first[path]; !ok {
+				return false, nil
+			}
+			return true, c.add(ctx, i, path, old, now)
+		})
+	}
+	return err
+}
+
+func (c *commitChanges) add(ctx context.Context, parent int, path string, old, now segment.Version) error {
+	id := segment.PathID(path)
+	c.record = append(c.record[:0], id[:]...)
+	for _, n := range [3]uint32{c.place, uint32(parent), c.ordinal} {
+		c.record = binary.BigEndian.AppendUint32(c.record, n)
+	}
+	for _, v := range [2]segment.Version{old, now} {
+		c.record = binary.BigEndian.AppendUint32(c.record, uint32(v.Mode))
+		c.record = append(c.record, v.ID[:]...)
+	}
+	return c.sorter.Add(ctx, c.record)
+}
+
+// pathGroup is the changes of one path, the newest first.
+type pathGroup struct {
+	path    object.ID
+	commits int // that have changed it against their first parent
+	rows    []groupRow
+}
+
+type groupRow struct {
+	parent, ordinal uint32
+	old, new        segment.Version
+}
+
+// groups yields the changes of each path that is a file in all commits of the segment that have
+// it: of a folder, changes in it are no changes of its own. It leaves out those with more changes
+// than a file has rows. A group is valid until the next step.
+func groups(ctx context.Context, changes *extsort.Sorter) iter.Seq2[*pathGroup, error] {
+	return func(yield func(*pathGroup, error) bool) {
+		var group pathGroup
+		isFile := true
+		for record, err := range changes.All(ctx) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if path := object.ID(record); path != group.path {
+				if len(group.rows) > 0 && isFile && !yield(&group, nil) {
+					return
+				}
+				group.path, group.commits, group.rows, isFile = path, 0, group.rows[:0], true
+			}
+			version := func(at int) segment.Version {
+				return segment.Version{Mode: object.Mode(binary.BigEndian.Uint32(record[at:])), ID: object.ID(record[at+4:])}
+			}
+			row := groupRow{
+				binary.BigEndian.Uint32(record[24:]), binary.BigEndian.Uint32(record[28:]), version(32), version(56),
+			}
+			n := len(group.rows)
+			// Old tools wrote trees with a name twice.
+			isTwice := n > 0 && group.rows[n-1].ordinal == row.ordinal && group.rows[n-1].parent == row.parent
+			isFile = isFile && !row.old.Mode.IsTree() && !row.new.Mode.IsTree() && !isTwice && n < historyRows
+			if !isFile {
+				continue
+			}
+			group.rows = append(group.rows, row)
+			if row.parent == 0 {
+				group.commits++
+			}
+		}
+		if len(group.rows) > 0 && isFile {
+			yield(&group, nil)
+		}
+	}
+}
+
+// least returns the number of commits from which a path has a history: the paths that changed most
+// often have at most historyRows rows.
+func (b *historyBuilder) least(ctx context.Context, changes *extsort.Sorter) (int, error) {
+	rows := make(map[int]int) // of all paths that so many commits have changed
+	for group, err := range groups(ctx, changes) {
+		if err != nil {
+			return 0, err
+		}
+		if group.commits >= b.view.Store().HistoryCommits() {
+			rows[group.commits] += len(group.rows)
+		}
+	}
+	least, total := historyRows+1, 0
+	for _, commits := range slices.Backward(slices.Sorted(maps.Keys(rows))) {
+		if total += rows[commits]; total > historyRows {
+			break
+		}
+		least = commits
+	}
+	return least, nil
+}
+
+// add writes the history of a path.
+func (b *historyBuilder) add(ctx context.Context, w *segment.HistoryWriter, group *pathGroup) error {
+	known := &odb.PathHistories{}
+	if b.known != nil {
+		var err error
+		if known, err = b.known.OpenHistories(ctx, group.path); err != nil {
+			return err
+		}
+	}
+	defer known.Close()
+	changes := make([]segment.PathChange, len(group.rows))
+	for i, row := range group.rows {
+		commit, err := b.rows.ID(ctx, row.ordinal)
+		if err != nil {
+			return err
+		}
+		changes[i] = segment.PathChange{Commit: commit, Parent: int(row.parent), Old: row.old, New: row.new}
+		lines, err := known.Lines(ctx, commit, int(row.parent))
+		if err == nil && lines == nil {
+			lines, err = b.lines(ctx, row)
+		}
+		if err != nil {
+			return err
+		}
+		if len(lines) > 0 {
+			changes[i].Lines = w.AddLines(lines)
+		}
+	}
+	slices.SortFunc(changes, func(x, y segment.PathChange) int { return x.Compare(&y) })
+	w.Add(group.path, changes)
+	return nil
+}
+
+// lines compares the versions of a change, none where they are not two files of moderate size.
+func (b *historyBuilder) lines(ctx context.Context, row groupRow) ([]byte, error) {
+	isBlob := func(m object.Mode) bool { return m != 0 && !m.IsGitlink() }
+	if b.compare == nil || !isBlob(row.old.Mode) || !isBlob(row.new.Mode) || row.old.ID == row.new.ID {
+		return nil, nil
+	}
+	if err := b.pace.Rest(ctx); err != nil {
+		return nil, err
+	}
+	after, err := b.text(ctx, row.new.ID)
+	if err != nil || after == nil {
+		return nil, err
+	}
+	before, err := b.text(ctx, row.old.ID)
+	if err != nil || before == nil {
+		return nil, err
+	}
+	return b.compare(ctx, before, after)
+}
+
+// text returns the content of a file, nil if it is too large.
+func (b *historyBuilder) text(ctx context.Context, id object.ID) ([]byte, error) {
+	if b.last.id == id {
+		return b.last.data, nil
+	}
+	info, err := b.view.Stat(ctx, id)
+	if err != nil || info.Size > historyBytes || info.Type != object.TypeBlob {
+		return nil, err
+	}
+	_, data, err := b.view.Read(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	b.last = versionText{id, data}
+	return data, nil
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"packhorse/odb/fair"
 	"packhorse/odb/segment"
@@ -15,26 +16,32 @@ import (
 // Read returns a whole object, as a slice that is shared and read-only. Errors: [ErrNotFound];
 // [ErrTooLarge] above 32 MiB, which [View.Open] can read; [ErrCorrupt].
 func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, error) {
+	return v.ReadInto(ctx, id, nil)
+}
+
+// ReadInto is Read with a buffer that the content may lie in, which grows if need be: the content is
+// valid until the buffer is used again. The caller owns the buffer; nil means none.
+func (v *View) ReadInto(ctx context.Context, id object.ID, buffer *[]byte) (object.Type, []byte, error) {
 	if hit, ok := v.cachedHot(id); ok {
 		return hit.Kind, hit.Data, nil
 	}
-	t, data, err := v.readFound(ctx, id)
+	t, data, err := v.readFound(ctx, id, buffer)
 	if err != nil {
 		next, err := v.renewed(ctx, err)
 		if next == nil {
 			return 0, nil, err
 		}
-		return next.Read(ctx, id)
+		return next.ReadInto(ctx, id, buffer)
 	}
 	return t, data, nil
 }
 
-func (v *View) readFound(ctx context.Context, id object.ID) (object.Type, []byte, error) {
+func (v *View) readFound(ctx context.Context, id object.ID, buffer *[]byte) (object.Type, []byte, error) {
 	at, err := v.Find(ctx, id)
 	if err != nil {
 		return 0, nil, err
 	}
-	t, data, err := v.ReadAt(ctx, at)
+	t, data, err := v.readAt(ctx, at, buffer)
 	if err != nil {
 		return 0, nil, fmt.Errorf("read object %s: %w", id, err)
 	}
@@ -94,21 +101,27 @@ const valuesKept = 64
 // applies them upwards one by one. The length of a chain is bounded, so a cycle ends as corruption.
 // The objects built on the way are cached: the next version of a file has the same base.
 func (v *View) ReadAt(ctx context.Context, at Location) (object.Type, []byte, error) {
-	t, data, err := v.readChain(ctx, at)
+	return v.readAt(ctx, at, nil)
+}
+
+func (v *View) readAt(ctx context.Context, at Location, buffer *[]byte) (object.Type, []byte, error) {
+	t, data, err := v.readChain(ctx, at, buffer)
 	if errors.Is(err, segment.ErrLargeChain) {
 		return v.readSpooled(ctx, at)
 	}
 	return t, data, err
 }
 
-func (v *View) readChain(ctx context.Context, at Location) (t object.Type, data []byte, err error) {
+func (v *View) readChain(
+	ctx context.Context, at Location, buffer *[]byte,
+) (t object.Type, data []byte, err error) {
 	chain, base, err := v.descend(ctx, at, segment.WholeMax)
 	if err != nil {
 		return 0, nil, err
 	}
 	largest := largestOf(chain, &base)
 	if largest < largeFrom {
-		return v.build(ctx, chain, &base)
+		return v.build(ctx, chain, &base, buffer)
 	}
 	if err := fair.Need(ctx, largeCosts*largest); err != nil {
 		return 0, nil, err
@@ -118,23 +131,37 @@ func (v *View) readChain(ctx context.Context, at Location) (t object.Type, data 
 			t, data = hit.Kind, hit.Data
 			return nil
 		}
-		t, data, err = v.build(ctx, chain, &base)
+		t, data, err = v.build(ctx, chain, &base, buffer)
 		return err
 	})
 	return t, data, err
 }
 
-// build returns the object at the top of a chain.
-func (v *View) build(ctx context.Context, chain []chainLink, base *bottom) (_ object.Type, _ []byte, err error) {
+// build returns the object at the top of a chain. A blob there is not kept, and may lie in the
+// buffer.
+func (v *View) build(
+	ctx context.Context, chain []chainLink, base *bottom, buffer *[]byte,
+) (_ object.Type, _ []byte, err error) {
+	if base.Type != object.TypeBlob {
+		buffer = nil
+	}
 	data := base.data
 	if !base.inMemory {
-		if data, err = base.at.layer.content(ctx, base.at); err != nil {
+		var room *[]byte
+		if len(chain) == 0 {
+			room = buffer
+		}
+		if data, err = base.at.layer.content(ctx, base.at, room); err != nil {
 			return 0, nil, err
 		}
 		v.keep(&base.at, segment.CacheEntry{Kind: base.Type, Data: data}, len(chain) > 0)
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
-		if data, err = v.applyLink(ctx, &chain[i], data); err != nil {
+		var room *[]byte
+		if i == 0 {
+			room = buffer
+		}
+		if data, err = v.applyLink(ctx, &chain[i], data, room); err != nil {
 			return 0, nil, err
 		}
 		v.keep(&chain[i].at, segment.CacheEntry{Kind: base.Type, Data: data}, i > 0)
@@ -250,18 +277,38 @@ func searchBase(ctx context.Context, layers []layer, id object.ID) (Location, bo
 	return Location{}, false, nil
 }
 
-// applyLink returns the object that the delta at a link builds from base.
-func (v *View) applyLink(ctx context.Context, link *chainLink, base []byte) ([]byte, error) {
-	program, err := link.at.layer.content(ctx, link.at)
+// programs keep the memory of deltas, which nobody has when their objects are built.
+var programs = sync.Pool{New: func() any { return new([]byte) }}
+
+// programHeldMax bounds the memory of a delta that is held for the next one.
+const programHeldMax = 256 << 10
+
+// applyLink returns the object that the delta at a link builds from base, in the buffer if there is
+// one.
+func (v *View) applyLink(ctx context.Context, link *chainLink, base []byte, buffer *[]byte) ([]byte, error) {
+	program := programs.Get().(*[]byte)
+	defer func() {
+		if cap(*program) <= programHeldMax {
+			programs.Put(program)
+		}
+	}()
+	steps, err := link.at.layer.content(ctx, link.at, program)
 	if err != nil {
 		return nil, err
 	}
-	built, err := delta.Apply(nil, base, program, link.Size)
+	var room []byte
+	if buffer != nil {
+		room = (*buffer)[:0]
+	}
+	built, err := delta.Apply(room, base, steps, link.Size)
 	if err == nil && int64(len(built)) != link.Size {
 		err = fmt.Errorf("%w: delta builds %d bytes instead of %d", segment.ErrFormat, len(built), link.Size)
 	}
 	if err != nil {
 		return nil, v.store.damaged(link.at.layer.layerID(), link.at.id, err)
+	}
+	if buffer != nil {
+		*buffer = built
 	}
 	return built, nil
 }

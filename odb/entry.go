@@ -51,7 +51,7 @@ func (e *StoredEntry) Delta() bool { return !e.Base.IsZero() }
 // Content returns the inflated bytes, at most segment.WholeMax: the object, or a delta. They may be
 // shared. Errors: [ErrTooLarge], [ErrCorrupt].
 func (e *StoredEntry) Content(ctx context.Context) ([]byte, error) {
-	return e.at.layer.content(ctx, e.at)
+	return e.at.layer.content(ctx, e.at, nil)
 }
 
 // Entry returns the stored form of the object id. If it is a duplicate, any of its layers may

@@ -125,7 +125,7 @@ func (l *hotLayer) step(ctx context.Context, at Location) (step, error) {
 	}, err
 }
 
-func (l *hotLayer) content(ctx context.Context, at Location) ([]byte, error) {
+func (l *hotLayer) content(ctx context.Context, at Location, _ *[]byte) ([]byte, error) {
 	v, err := l.value(ctx, at)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (l *hotLayer) stream(ctx context.Context, at Location) (io.ReadCloser, erro
 			Inflater: pack.NewInflater(bytes.NewReader(v.Payload)), layer: l, id: at.id, left: v.ContentSize,
 		}, nil
 	}
-	content, err := l.content(ctx, at)
+	content, err := l.content(ctx, at, nil)
 	return io.NopCloser(bytes.NewReader(content)), err
 }
 

@@ -28,8 +28,8 @@ type layer interface {
 	// step returns the facts about an entry that a read needs before it inflates it.
 	step(ctx context.Context, at Location) (step, error)
 	// content returns the inflated bytes of an entry, at most segment.WholeMax: the object, or a
-	// delta. They may be shared.
-	content(ctx context.Context, at Location) ([]byte, error)
+	// delta. They may be shared. With a buffer they may lie there, which grows if need be.
+	content(ctx context.Context, at Location, buffer *[]byte) ([]byte, error)
 	// stream returns the same as a stream, for any size. The bytes are verified only at its end.
 	stream(ctx context.Context, at Location) (io.ReadCloser, error)
 

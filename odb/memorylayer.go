@@ -155,8 +155,8 @@ func (l *memoryLayer) step(ctx context.Context, at Location) (step, error) {
 	return l.hot().step(ctx, at)
 }
 
-func (l *memoryLayer) content(ctx context.Context, at Location) ([]byte, error) {
-	return l.hot().content(ctx, at)
+func (l *memoryLayer) content(ctx context.Context, at Location, _ *[]byte) ([]byte, error) {
+	return l.hot().content(ctx, at, nil)
 }
 
 func (l *memoryLayer) stream(ctx context.Context, at Location) (io.ReadCloser, error) {

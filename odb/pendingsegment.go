@@ -168,8 +168,8 @@ func (l *pendingSegment) step(_ context.Context, at Location) (step, error) {
 	return packedStep(l.record(at)), nil
 }
 
-func (l *pendingSegment) content(ctx context.Context, at Location) ([]byte, error) {
-	return l.region().Content(ctx, l.record(at), at.id)
+func (l *pendingSegment) content(ctx context.Context, at Location, buffer *[]byte) ([]byte, error) {
+	return l.region().Content(ctx, l.record(at), at.id, buffer)
 }
 
 func (l *pendingSegment) stream(ctx context.Context, at Location) (io.ReadCloser, error) {

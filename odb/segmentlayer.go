@@ -160,7 +160,7 @@ func (l *SegmentLayer) step(ctx context.Context, at Location) (step, error) {
 	return packedStep(r), err
 }
 
-func (l *SegmentLayer) content(ctx context.Context, at Location) ([]byte, error) {
+func (l *SegmentLayer) content(ctx context.Context, at Location, buffer *[]byte) ([]byte, error) {
 	g, err := l.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (l *SegmentLayer) content(ctx context.Context, at Location) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	return g.Region().Content(ctx, r, at.id)
+	return g.Region().Content(ctx, r, at.id, buffer)
 }
 
 func (l *SegmentLayer) stream(ctx context.Context, at Location) (io.ReadCloser, error) {

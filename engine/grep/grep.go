@@ -161,6 +161,17 @@ func (s *searcher) files(ctx context.Context, root object.ID) iter.Seq2[pathspec
 // scanners keep their buffers from one file to the next.
 var scanners = sync.Pool{New: func() any { return new(scanner) }}
 
+// bufferHeldMax bounds the memory of a file that is held for the next one.
+const bufferHeldMax = 1 << 20
+
+func (s *scanner) release() {
+	s.lines, s.finder.text, s.finder.hay = nil, nil, nil
+	if cap(s.buffer) > bufferHeldMax {
+		s.buffer = nil
+	}
+	scanners.Put(s)
+}
+
 // search searches one file. It is called by several goroutines.
 func (s *searcher) search(ctx context.Context, entry pathspec.Entry) (found, error) {
 	known, mayMatch := s.memory.recall(entry.ID)
@@ -172,9 +183,9 @@ func (s *searcher) search(ctx context.Context, entry pathspec.Entry) (found, err
 		skip = s.options.From.Line
 	}
 	scan := scanners.Get().(*scanner)
-	defer scanners.Put(scan)
+	defer scan.release()
 	scan.reset(s.options, skip)
-	_, text, err := s.view.Read(ctx, entry.ID)
+	_, text, err := s.view.ReadInto(ctx, entry.ID, &scan.buffer)
 	switch {
 	case errors.Is(err, odb.ErrTooLarge):
 		err = s.searchLarge(ctx, scan, entry.ID)
@@ -190,9 +201,7 @@ func (s *searcher) search(ctx context.Context, entry pathspec.Entry) (found, err
 	if err != nil {
 		return found{}, fmt.Errorf("search %q: %w", entry.Path, err)
 	}
-	f := found{path: entry.Path, lines: scan.lines, full: scan.full}
-	scan.lines, scan.finder.text, scan.finder.hay = nil, nil, nil
-	return f, nil
+	return found{path: entry.Path, lines: scan.lines, full: scan.full}, nil
 }
 
 // isBinary reports whether git treats a file as binary: its first 8,000 bytes contain a NUL.

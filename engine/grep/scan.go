@@ -17,6 +17,7 @@ type Line struct {
 // scanner searches one file, block by block, and keeps the lines of the result.
 type scanner struct {
 	options *Options
+	buffer  []byte // of the file
 	finder  finder
 	skip    int64 // lines up to this one were returned before
 

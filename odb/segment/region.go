@@ -107,13 +107,13 @@ func (d Region) Head(
 	return header, int64(size), nil
 }
 
-// Content returns the inflated content of an entry. Errors: [ErrCorrupt]; [ErrTooLarge] over
-// WholeMax.
-func (d Region) Content(ctx context.Context, r Record, id object.ID) ([]byte, error) {
-	buffer := packedBuffers.Get().(*[]byte)
-	defer packedBuffers.Put(buffer)
-	packed, err := d.ReadPacked(ctx, (*buffer)[:0], r, id)
-	*buffer = packed[:0]
+// Content returns the inflated content of an entry. With a buffer it lies there, which grows if need
+// be, and else in memory of its own. Errors: [ErrCorrupt]; [ErrTooLarge] over WholeMax.
+func (d Region) Content(ctx context.Context, r Record, id object.ID, buffer *[]byte) ([]byte, error) {
+	entry := packedBuffers.Get().(*[]byte)
+	defer packedBuffers.Put(entry)
+	packed, err := d.ReadPacked(ctx, (*entry)[:0], r, id)
+	*entry = packed[:0]
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,11 @@ func (d Region) Content(ctx context.Context, r Record, id object.ID) ([]byte, er
 	if header.Size > WholeMax {
 		return nil, ErrLargeChain
 	}
-	content, consumed, err := pack.Inflate(nil, payload, header.Size)
+	var room []byte
+	if buffer != nil {
+		room = (*buffer)[:0]
+	}
+	content, consumed, err := pack.Inflate(room, payload, header.Size)
 	if err == nil && consumed != len(payload) {
 		err = fmt.Errorf("%w: trailing bytes after the entry at %d", ErrFormat, r.Offset)
 	}
@@ -133,6 +137,9 @@ func (d Region) Content(ctx context.Context, r Record, id object.ID) ([]byte, er
 	}
 	if err != nil {
 		return nil, d.Damaged(ctx, id, r.Offset, err)
+	}
+	if buffer != nil {
+		*buffer = content
 	}
 	return content, nil
 }

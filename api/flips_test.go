@@ -83,7 +83,7 @@ func (f *flipped) open() {
 	must(err)
 	f.host, err = engine.Open(context.Background(), engine.Config{
 		KV: f.keys, Files: f.files, Clones: clones, Objects: odb.Options{
-			AuxiliaryCount: 1, HistoryCommits: 2, Logger: slog.New(slog.DiscardHandler),
+			AuxiliaryCount: 1, HistoryCommits: 2, TrigramBytes: 1, Logger: slog.New(slog.DiscardHandler),
 		},
 	})
 	must(err)
@@ -572,7 +572,7 @@ func TestFlips(t *testing.T) {
 	}
 	slices.Sort(kinds)
 	for _, kind := range []string{
-		".segment", ".graph", ".filter", ".history", ".bitmap", ".borrowed", "clone", "key o", "key g", "key f", "key m",
+		".segment", ".graph", ".filter", ".history", ".trigram", ".bitmap", ".borrowed", "clone", "key o", "key g", "key f", "key m",
 	} {
 		if len(places[kind]) == 0 {
 			t.Fatalf("there is no %s among %q", kind, kinds)

@@ -116,7 +116,7 @@ type Host struct {
 	maintenance maintain.Settings
 	worker      *maintain.Worker
 	auxiliaries *maintain.Auxiliaries // bitmaps and path filters
-	histories   *maintain.Auxiliaries // of paths, after those
+	histories   *maintain.Auxiliaries // trigrams and path histories, after those
 	maintaining chan struct{}         // holds one when a maintenance runs
 
 	scrubbed scrubCounts
@@ -159,16 +159,17 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	var objects *odb.Store
 	busy := func() bool { return objects.Busy() }
 	histories := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID) error {
-		return repack.BuildHistories(ctx, objects, pool, c.Maintenance.Pause)
+		trigrams := repack.BuildTrigrams(ctx, objects, pool, c.Maintenance.Pause)
+		return errors.Join(trigrams, repack.BuildHistories(ctx, objects, pool, c.Maintenance.Pause))
 	}, busy, c.Logger)
-	// Path histories take many times longer, so that no other pool's bitmaps wait for them.
+	// These take many times longer, so that no other pool's bitmaps wait for them.
 	auxiliaries := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID) error {
 		defer histories.Add(pool)
 		return repack.BuildAuxiliary(ctx, objects, pool, c.Maintenance.Pause)
 	}, busy, c.Logger)
 	c.Objects.GrewLarge = auxiliaries.Add
 	c.Objects.Reach = packgen.Reachability{}
-	c.Objects.Lines = blame.NewLineDiff
+	c.Objects.Lines, c.Objects.Trigrams = blame.NewLineDiff, grep.StoredTrigrams
 	var h *Host
 	var joined chan struct{}
 	if c.Sharing != nil {

@@ -9,43 +9,30 @@ import (
 	"packhorse/odb/segment"
 )
 
-// AttachFilters puts a durable filter file beside a segment that has none. It removes the file if
-// the segment is no longer in the pool, and after any error before the commit.
-func (s *Store) AttachFilters(
-	ctx context.Context, pool PoolID, beside segment.LayerID, filters segment.Auxiliary,
+// AttachBeside puts a durable auxiliary file of a kind, but no bitmaps, beside a segment that has
+// none. It removes the file if the segment is no longer in the pool, and after any error before the
+// commit.
+func (s *Store) AttachBeside(
+	ctx context.Context, pool PoolID, beside segment.LayerID, kind segment.LayerKind, added segment.Auxiliary,
 ) error {
-	return s.attach(ctx, pool, beside, segment.KindFilter, filters,
+	return s.attach(ctx, pool, beside, kind, added,
 		func(other segment.LayerID) bool { return other != beside },
 		func(*manifest) bool { return true })
 }
 
-// NewLineDiff returns what compares versions of files for path histories; nil if nothing does.
-func (s *Store) NewLineDiff() LineDiff {
-	if s.options.Lines == nil {
-		return nil
-	}
-	return s.options.Lines()
+// claim names an auxiliary file that is being made.
+type claim struct {
+	beside segment.LayerID
+	kind   segment.LayerKind
 }
 
-// HistoryCommits returns the number of commits of a segment that changed a file from which the file
-// has a path history.
-func (s *Store) HistoryCommits() int { return s.options.HistoryCommits }
-
-// ClaimHistories reports whether the caller is the only one of this process who makes the path
-// histories of a segment; others would only waste their time. The caller calls release when it has
-// attached them.
-func (s *Store) ClaimHistories(beside segment.LayerID) (release func(), ok bool) {
-	_, taken := s.histories.LoadOrStore(beside, struct{}{})
-	return func() { s.histories.Delete(beside) }, !taken
-}
-
-// AttachHistories puts a durable history file beside a segment, as [Store.AttachFilters] does.
-func (s *Store) AttachHistories(
-	ctx context.Context, pool PoolID, beside segment.LayerID, histories segment.Auxiliary,
-) error {
-	return s.attach(ctx, pool, beside, segment.KindHistory, histories,
-		func(other segment.LayerID) bool { return other != beside },
-		func(*manifest) bool { return true })
+// Claim reports whether the caller is the only one of this process who makes an auxiliary file of a
+// kind beside a segment; others would only waste their time. The caller calls release when the file
+// is attached.
+func (s *Store) Claim(beside segment.LayerID, kind segment.LayerKind) (release func(), ok bool) {
+	c := claim{beside, kind}
+	_, taken := s.claims.LoadOrStore(c, struct{}{})
+	return func() { s.claims.Delete(c) }, !taken
 }
 
 // AttachBitmaps puts a durable bitmap file beside the newest of the segments that it covers, in

@@ -19,8 +19,8 @@ func (v *View) Read(ctx context.Context, id object.ID) (object.Type, []byte, err
 	return v.ReadInto(ctx, id, nil)
 }
 
-// ReadInto is Read with a buffer that the content may lie in, which grows if need be: the content is
-// valid until the buffer is used again. The caller owns the buffer; nil means none.
+// ReadInto is Read with a buffer that the content may lie in, which grows if need be: the content
+// is valid until the buffer is used again. The caller owns the buffer; nil means none.
 func (v *View) ReadInto(ctx context.Context, id object.ID, buffer *[]byte) (object.Type, []byte, error) {
 	if hit, ok := v.cachedHot(id); ok {
 		return hit.Kind, hit.Data, nil

@@ -32,7 +32,9 @@ func damagedWorld(t *testing.T) *world {
 	t.Helper()
 	r := oracle.New(t)
 	r.Seed(oracle.History{Seed: 3, Commits: 8, Tags: true})
-	w := newWorld(t, odb.Options{OpenFileCountMax: 4, HistoryCommits: 2, Lines: sizesAsLines})
+	w := newWorld(t, odb.Options{
+		OpenFileCountMax: 4, HistoryCommits: 2, Lines: sizesAsLines, TrigramBytes: 1, Trigrams: firstBytes,
+	})
 	w.addRepository(r, "--delta-base-offset")
 	random := rand.New(rand.NewPCG(1, 2))
 	d := w.Draft()
@@ -53,6 +55,7 @@ func damagedWorld(t *testing.T) *world {
 	})
 	w.Must(packgen.BuildBitmaps(t.Context(), w.Store, w.Pool, w.commits(), nil))
 	w.Must(repack.BuildFilters(t.Context(), w.Store, w.Pool))
+	w.Must(repack.BuildTrigrams(t.Context(), w.Store, w.Pool, 0))
 	w.Must(repack.BuildHistories(t.Context(), w.Store, w.Pool, 0))
 	for path := range strings.Lines(r.Git("log", "--all", "--format=", "--name-only")) {
 		w.paths = append(w.paths, strings.TrimSuffix(path, "\n"))
@@ -64,6 +67,9 @@ func damagedWorld(t *testing.T) *world {
 		if known == 0 {
 			t.Fatal("there are no path histories")
 		}
+		if w.checkTrigrams(v) == 0 {
+			t.Fatal("there are no trigrams")
+		}
 	})
 	return w
 }
@@ -74,6 +80,9 @@ func sizesAsLines() odb.LineDiff {
 		return fmt.Appendf(nil, "%d to %d", len(before), len(after)), nil
 	}
 }
+
+// firstBytes are the trigrams that are stored.
+func firstBytes(text []byte) []byte { return text[:min(len(text), 100)] }
 
 // planCount returns how many objects the commits reach.
 func (w *world) planCount(v *odb.View) (int, error) {
@@ -133,6 +142,26 @@ func (w *world) checkPathChanges(v *odb.View) {
 	}
 }
 
+// checkTrigrams holds stored trigrams, as far as they are known, against what they were made of. It
+// returns how many are.
+func (w *world) checkTrigrams(v *odb.View) (known int) {
+	w.Helper()
+	trigrams, err := v.OpenTrigrams(w.Context())
+	w.Must(err)
+	defer trigrams.Close()
+	for id, want := range w.Objects {
+		got, err := trigrams.Find(w.Context(), id)
+		w.Must(err)
+		if len(got) == 0 {
+			continue
+		}
+		if known++; want.Type != object.TypeBlob || !bytes.Equal(got, firstBytes(want.Data)) {
+			w.Fatalf("trigrams of %s %s: %q", want.Type, id, got)
+		}
+	}
+	return known
+}
+
 // commits returns the IDs of the committed commits, in no order.
 func (w *world) commits() []object.ID {
 	var commits []object.ID
@@ -166,6 +195,7 @@ func (w *world) checkDamaged() (noticed bool) {
 		}
 	}
 	w.checkPathChanges(v)
+	w.checkTrigrams(v)
 	count, err := w.planCount(v)
 	right("Plan", err, count == w.planned)
 	for id, want := range w.Objects {
@@ -214,7 +244,7 @@ func TestBitFlipsInFiles(t *testing.T) {
 	w.Reopen()
 	random := rand.New(rand.NewPCG(11, 12))
 	names := listFiles(t, w)
-	if len(names) != 8 { // two segments with rows and filters each, bitmaps, and histories of the older one
+	if len(names) != 10 { // two segments with rows, filters and trigrams each, bitmaps, histories of the older one
 		t.Fatalf("files: %v", names)
 	}
 	for round := range rounds(100) {
@@ -500,7 +530,7 @@ func TestMissingFile(t *testing.T) {
 			t.Errorf("fsck did not miss %s: %+v, %v", name, report, err)
 		}
 		switch path.Ext(name) {
-		case ".bitmap", ".filter", ".graph", ".history": // without them answers take longer
+		case ".bitmap", ".filter", ".graph", ".history", ".trigram": // without them answers take longer
 			w.CheckAll()
 		default:
 			if !w.checkDamaged() {

@@ -82,7 +82,7 @@ func TestFileCheck(t *testing.T) {
 		wrong("with a byte more", append(bytes.Clone(content), 0))
 		wrong("twice", append(bytes.Clone(content), content...))
 	}
-	if len(kinds) != 6 {
+	if len(kinds) != 7 {
 		t.Errorf("kinds of files: %v", kinds)
 	}
 	if err := passesCheck("stranger.txt", []byte("x"), 1); !errors.Is(err, odb.ErrCorrupt) {

@@ -68,14 +68,14 @@ func (p FsckProblem) String() string {
 }
 
 // IsAside reports whether the damage is in an auxiliary file, which maintenance builds again from
-// its segment: graph rows, path filters, path histories, bitmaps.
+// its segment: graph rows, path filters, path histories, trigrams, bitmaps.
 func (p FsckProblem) IsAside() bool {
 	damage, ok := errors.AsType[*CorruptError](p.Err)
 	if !ok {
 		return false
 	}
 	for _, kind := range []segment.LayerKind{
-		segment.KindGraph, segment.KindFilter, segment.KindHistory, segment.KindBitmap,
+		segment.KindGraph, segment.KindFilter, segment.KindHistory, segment.KindTrigram, segment.KindBitmap,
 	} {
 		if damage.File == kind.FileName(damage.Layer) {
 			return true

@@ -127,6 +127,11 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 			return err
 		}
 	}
+	if l.Trigrams != nil {
+		if err := f.trigramFile(ctx, l); err != nil {
+			return err
+		}
+	}
 	before := f.problems()
 	summary, err := newSummaryChecker(ctx, g)
 	if err := f.noted(l.ID, object.ZeroID, err); err != nil {

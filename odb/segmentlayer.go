@@ -16,9 +16,10 @@ type SegmentLayer struct {
 	store     *Store
 	ID        segment.LayerID
 	data      segment.SharedFile
-	Rows      *segment.SharedFile // nil: none; so the next three
+	Rows      *segment.SharedFile // nil: none; so the next four
 	Filters   *segment.SharedFile
 	Histories *segment.SharedFile
+	Trigrams  *segment.SharedFile
 	Bitmaps   *segment.SharedFile
 	pins      int // guarded by layerSet.mu
 
@@ -38,6 +39,8 @@ func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *Segme
 			l.Filters = f
 		case segment.KindHistory:
 			l.Histories = f
+		case segment.KindTrigram:
+			l.Trigrams = f
 		case segment.KindBitmap:
 			l.Bitmaps = f
 		default: // has no file, or is none of a segment's
@@ -48,7 +51,7 @@ func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *Segme
 
 // files returns the files of the segment and its auxiliary files.
 func (l *SegmentLayer) files() []*segment.SharedFile {
-	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.Rows, l.Filters, l.Histories, l.Bitmaps},
+	return slices.DeleteFunc([]*segment.SharedFile{&l.data, l.Rows, l.Filters, l.Histories, l.Trigrams, l.Bitmaps},
 		func(f *segment.SharedFile) bool { return f == nil })
 }
 

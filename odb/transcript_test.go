@@ -561,7 +561,7 @@ func (s *scene) layers(pool string) string {
 		}
 		for _, kind := range l.auxiliaries {
 			out += ", " + map[segment.LayerKind]string{
-				segment.KindGraph: "graph", segment.KindFilter: "filter", segment.KindHistory: "history",
+				segment.KindGraph: "graph", segment.KindFilter: "filter", segment.KindHistory: "history", segment.KindTrigram: "trigram",
 				segment.KindBitmap: "bitmap", segment.KindBorrowed: "borrowed",
 			}[kind]
 		}

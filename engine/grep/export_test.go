@@ -31,7 +31,7 @@ func (t *Trigrams) Spares(pool odb.PoolID, files []object.ID, p *Pattern) (count
 	var r recollection
 	r.begin(t, pool, p)
 	for _, id := range files {
-		if _, mayMatch := r.recall(id); !mayMatch {
+		if _, mayMatch, err := r.recall(context.Background(), id); err == nil && !mayMatch {
 			count++
 		}
 	}

@@ -4,8 +4,9 @@
 // symbolic links, submodules and binary files are skipped. A pattern is RE2, which takes linear
 // time for any pattern; a DFA finds the lines, and package regexp where it would be too large.
 // Where every match contains one of a few literals, only lines with one of
-// these are matched, and [Trigrams] spares later searches most of the files. Results come in pages
-// of bounded size, and a search can be continued at any line.
+// these are matched, and [Trigrams] spares later searches most of the files; what [StoredTrigrams]
+// made of a file spares the first one too. Results come in pages of bounded size, and a search can
+// be continued at any line.
 package grep
 
 import (
@@ -94,6 +95,10 @@ func Search(ctx context.Context, view *odb.View, root object.ID, o Options) (Pag
 	o.setDefaults()
 	s := searcher{view: view, options: &o}
 	s.memory.begin(o.Known, view.Pool(), o.Pattern)
+	if err := s.memory.open(ctx, view); err != nil {
+		return Page{}, err
+	}
+	defer s.memory.close()
 	var page Page
 	began := time.Now()
 	lines, size := 0, 0
@@ -174,9 +179,9 @@ func (s *scanner) release() {
 
 // search searches one file. It is called by several goroutines.
 func (s *searcher) search(ctx context.Context, entry pathspec.Entry) (found, error) {
-	known, mayMatch := s.memory.recall(entry.ID)
-	if !mayMatch {
-		return found{path: entry.Path}, nil
+	known, mayMatch, err := s.memory.recall(ctx, entry.ID)
+	if err != nil || !mayMatch {
+		return found{path: entry.Path}, err
 	}
 	skip := int64(0)
 	if entry.Path == s.options.From.Path {

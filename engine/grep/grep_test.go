@@ -118,17 +118,31 @@ var (
 	hardlyRemembered = grep.NewTrigrams(16 << 10)
 )
 
-// compareGrep holds a search against git's, without and with what earlier ones saw, and returns
-// what git printed.
-func compareGrep(t *testing.T, git *oracle.Repository, view *odb.View, ref string, q query) string {
+// compareGrep holds a search against git's, of each view, without and with what earlier ones saw,
+// and returns what git printed.
+func compareGrep(t *testing.T, git *oracle.Repository, ref string, q query, views ...*odb.View) string {
 	t.Helper()
 	root, want := treeOf(t, git, ref), gitGrep(git, ref, &q)
 	for _, q.Known = range []*grep.Trigrams{nil, remembered, remembered, hardlyRemembered} {
-		if got := searched(t, view, root, q); got != want {
-			t.Errorf("%+v\n%s", q, firstDifference(got, want))
+		for _, view := range views {
+			if got := searched(t, view, root, q); got != want {
+				t.Errorf("%+v\n%s", q, firstDifference(got, want))
+			}
 		}
 	}
 	return want
+}
+
+// withTrigrams returns a view with stored trigrams.
+func withTrigrams(tb testing.TB, git *oracle.Repository) *odb.View {
+	tb.Helper()
+	h := odbtest.NewPool(tb, odb.Options{
+		Limits: odb.Limits{HotCount: 1}, TrigramBytes: 1, Trigrams: grep.StoredTrigrams,
+	})
+	h.PushSegment(odbtest.PackAll(git, "--delta-base-offset"))
+	h.BuildTrigrams()
+	h.Fsck()
+	return h.View()
 }
 
 // texts is a tree of files with unusual lines.
@@ -181,7 +195,7 @@ func TestGrepIsGits(t *testing.T) {
 		!strings.HasSuffix(err.Error(), "status 1: ") {
 		t.Skipf("git knows no -P: %v", err)
 	}
-	view := odbtest.Clone(t, git)
+	view, stored := odbtest.Clone(t, git), withTrigrams(t, git)
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, pattern := range patterns {
 		if strings.Contains(pattern, "\n") {
@@ -200,7 +214,7 @@ func TestGrepIsGits(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s %q", ref, pattern), func(t *testing.T) {
 				t.Parallel()
-				compareGrep(t, git, view, ref, q)
+				compareGrep(t, git, ref, q, view, stored)
 			})
 		}
 	}
@@ -210,14 +224,14 @@ func TestGrepIsGits(t *testing.T) {
 func TestGrepOfRealTrees(t *testing.T) {
 	t.Parallel()
 	git := oracle.Real(t)
-	view := odbtest.Clone(t, git)
+	view, stored := odbtest.Clone(t, git), withTrigrams(t, git)
 	head := git.Git("rev-list", "--max-count=1", "--branches")
 	for i, pattern := range []string{
 		"TODO", "static void [a-z]+\\(", "(?i)fixme|xxx", "^#include <sys/", "return -1;$", "\\bint\\b.*=.*0x[0-9a-f]{2,}",
 		"[[:upper:]]{12,}", "malloc|calloc|realloc", "struct",
 	} {
 		q := query{pattern: pattern, ignoreCase: i%2 == 1, Options: grep.Options{FilesMax: 100, Before: i % 3, After: i % 4}}
-		t.Logf("%q: %d lines", pattern, strings.Count(compareGrep(t, git, view, head, q), "\n"))
+		t.Logf("%q: %d lines", pattern, strings.Count(compareGrep(t, git, head, q, view, stored), "\n"))
 	}
 }
 

@@ -2,7 +2,9 @@ package grep
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 	"slices"
 	"sync/atomic"
@@ -142,9 +144,10 @@ func hasFoldedSigns(text []byte) bool {
 	return bytes.Contains(text, []byte("\u212a")) || bytes.Contains(text, []byte("\u017f"))
 }
 
-// recollection is the use that one search makes of what is remembered.
+// recollection is the use that one search makes of what is remembered, and of what is stored.
 type recollection struct {
-	known  *Trigrams // nil: none
+	known  *Trigrams     // nil: none
+	stored *odb.Trigrams // nil: none
 	pool   odb.PoolID
 	wanted [][]uint32 // a file with a match has all trigrams of one of these
 	// room is what the search may still look up and add, in bytes: of a tree that is too large for the
@@ -160,22 +163,42 @@ func (r *recollection) begin(known *Trigrams, pool odb.PoolID, p *Pattern) {
 	}
 }
 
+// open opens the stored trigrams of a view, if the pattern has any. The caller calls close.
+func (r *recollection) open(ctx context.Context, view *odb.View) (err error) {
+	if r.wanted != nil {
+		r.stored, err = view.OpenTrigrams(ctx)
+	}
+	return err
+}
+
+func (r *recollection) close() {
+	if r.stored != nil {
+		r.stored.Close()
+	}
+}
+
 // has reports whether a file of a set may match.
 func (r *recollection) has(set trigramSet) bool {
 	return slices.ContainsFunc(r.wanted, set.hasAll)
 }
 
-// recall reports whether a file is remembered, and whether it may match.
-func (r *recollection) recall(id object.ID) (known, mayMatch bool) {
-	if r.known == nil {
-		return false, true
+// recall reports whether the trigrams of a file are remembered or stored, and whether it may match.
+func (r *recollection) recall(ctx context.Context, id object.ID) (known, mayMatch bool, err error) {
+	if r.known != nil {
+		if set, ok := r.known.known.Get(trigramsKey{r.pool, id}); ok {
+			r.room.Add(-set.cost())
+			return true, r.has(set), nil
+		}
 	}
-	set, known := r.known.known.Get(trigramsKey{r.pool, id})
-	if !known {
-		return false, true
+	if r.stored == nil {
+		return false, true, nil
 	}
-	r.room.Add(-set.cost())
-	return true, r.has(set)
+	stored, err := r.stored.Find(ctx, id)
+	if err != nil {
+		return false, false, fmt.Errorf("read stored trigrams: %w", err)
+	}
+	set, ok := decodeTrigrams(stored)
+	return ok, !ok || r.has(set), nil
 }
 
 // learn remembers a file, and reports whether it may match.

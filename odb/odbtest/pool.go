@@ -198,6 +198,12 @@ func (p *Pool) BuildHistories() {
 	p.Must(repack.BuildHistories(p.Context(), p.Store, p.ID, 0))
 }
 
+// BuildTrigrams builds the trigrams of all segments.
+func (p *Pool) BuildTrigrams() {
+	p.Helper()
+	p.Must(repack.BuildTrigrams(p.Context(), p.Store, p.ID, 0))
+}
+
 // BuildFilters builds the changed-path filters of all segments.
 func (p *Pool) BuildFilters() {
 	p.Helper()

@@ -54,7 +54,7 @@ func buildFilters(ctx context.Context, v *odb.View, known *odb.PathFilters, pace
 		}
 		filters, err := writeFilterFile(ctx, v, l, known, pace)
 		if err == nil {
-			err = v.Store().AttachFilters(ctx, v.Pool(), l.ID, filters)
+			err = v.Store().AttachBeside(ctx, v.Pool(), l.ID, segment.KindFilter, filters)
 		}
 		if err != nil {
 			return fmt.Errorf("path filters of segment %s: %w", l.ID, err)

@@ -40,8 +40,8 @@ type Compacted struct {
 // made for rewrites a layer that other pools use, too; the others keep the old one. Borrowed layers
 // stay.
 //
-// Segments without path filters and histories get them. [odb.Store.Sweep] removes the former
-// layers. Errors: [odb.ErrNoPool], [odb.ErrCorrupt].
+// Segments without path filters, path histories or trigrams get them. [odb.Store.Sweep] removes the
+// former layers. Errors: [odb.ErrNoPool], [odb.ErrCorrupt].
 func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options CompactOptions) (done Compacted, err error) {
 	rewrite, err := s.BeginRewrite(ctx, pool, nil)
 	if err != nil {
@@ -68,23 +68,24 @@ func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options Compact
 		if ctx.Err() != nil {
 			return done, err
 		}
-		s.Env().Log.WarnContext(ctx, "failed to build path filters or histories", "pool", pool.String(), "error", err)
+		s.Env().Log.WarnContext(ctx, "failed to build auxiliary files", "pool", pool.String(), "error", err)
 	}
 	return done, nil
 }
 
-// lacksAuxiliary reports whether a segment has commits but no path filters, or so many that it may
-// have path histories and has none.
+// lacksAuxiliary reports whether a segment has commits but no path filters, or so much that it may
+// have path histories or trigrams and has none.
 func lacksAuxiliary(ctx context.Context, v *odb.View) bool {
 	return slices.ContainsFunc(v.Segments(), func(l *odb.SegmentLayer) bool {
-		histories, err := lacksHistories(ctx, v.Store(), l)
-		return err == nil && histories || l.Rows != nil && l.Filters == nil
+		histories, errHistories := lacksHistories(ctx, v.Store(), l)
+		trigrams, errTrigrams := lacksTrigrams(ctx, v.Store(), l)
+		return errHistories == nil && histories || errTrigrams == nil && trigrams || l.Rows != nil && l.Filters == nil
 	})
 }
 
-// keepAuxiliary gives the segments of a pool the path filters of their commits and the path
-// histories that v holds, and builds the missing ones. v pins those of the merged segments, which
-// have left the manifest with their layers.
+// keepAuxiliary gives the segments of a pool the path filters of their commits, the path histories
+// and the trigrams that v holds, and builds the missing ones. v pins those of the merged segments,
+// which have left the manifest with their layers.
 func keepAuxiliary(ctx context.Context, s *odb.Store, v *odb.View, pace *traffic.Pacer) error {
 	known, err := v.OpenFilters(ctx)
 	if err != nil {
@@ -92,7 +93,8 @@ func keepAuxiliary(ctx context.Context, s *odb.Store, v *odb.View, pace *traffic
 	}
 	defer known.Close()
 	return besideRequests(ctx, s, v.Pool(), func(now *odb.View) error {
-		return errors.Join(buildFilters(ctx, now, known, pace), buildHistories(ctx, now, v, pace))
+		return errors.Join(
+			buildFilters(ctx, now, known, pace), buildTrigrams(ctx, now, v, pace), buildHistories(ctx, now, v, pace))
 	})
 }
 

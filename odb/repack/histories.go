@@ -55,17 +55,20 @@ func keepHistories(ctx context.Context, v *odb.View, l *odb.SegmentLayer, known 
 	if lacks, err := lacksHistories(ctx, s, l); err != nil || !lacks {
 		return err
 	}
-	release, ok := s.ClaimHistories(l.ID)
+	release, ok := s.Claim(l.ID, segment.KindHistory)
 	if !ok {
 		return nil
 	}
 	defer release()
-	b := &historyBuilder{view: v, known: known, compare: s.NewLineDiff(), pace: pace}
+	b := &historyBuilder{view: v, known: known, pace: pace}
+	if lines := s.Options().Lines; lines != nil {
+		b.compare = lines()
+	}
 	histories, err := b.build(ctx, l)
 	if err != nil {
 		return err
 	}
-	return s.AttachHistories(ctx, v.Pool(), l.ID, histories)
+	return s.AttachBeside(ctx, v.Pool(), l.ID, segment.KindHistory, histories)
 }
 
 // lacksHistories reports whether a segment has no path histories, and commits enough for one. Those
@@ -79,7 +82,7 @@ func lacksHistories(ctx context.Context, s *odb.Store, l *odb.SegmentLayer) (boo
 		return false, err
 	}
 	defer l.Rows.Release()
-	return rows.Count >= s.HistoryCommits(), nil
+	return rows.Count >= s.Options().HistoryCommits, nil
 }
 
 // historyBuilder makes the path histories of a segment.
@@ -274,7 +277,7 @@ func (b *historyBuilder) least(ctx context.Context, changes *extsort.Sorter) (in
 		if err != nil {
 			return 0, err
 		}
-		if group.commits >= b.view.Store().HistoryCommits() {
+		if group.commits >= b.view.Store().Options().HistoryCommits {
 			rows[group.commits] += len(group.rows)
 		}
 	}

@@ -2,18 +2,13 @@ package segment
 
 import (
 	"context"
-	"encoding/binary"
-	"fmt"
 
 	"packhorse/odb/bloom"
 	"packhorse/pack/object"
 )
 
-// FilterRowSize is the size in bytes of a row of a filter file: a sectioned file whose IDs are the
-// commits of a segment, with the place of a path filter for each.
-//
-//	8 offset | 4 size in bytes
-const FilterRowSize = 8 + 4
+// A filter file is a sectioned file whose IDs are the commits of a segment, with the place of a
+// path filter for each; see [SizedRowSize].
 
 // PathFilter returns the path filter of a commit, or false if the file holds none. The filter is
 // shared and read-only.
@@ -28,15 +23,7 @@ func (g *File) PathFilter(ctx context.Context, commit object.ID) (bloom.Filter, 
 
 // PathFilterAt returns the path filter at an ordinal, shared and read-only.
 func (g *File) PathFilterAt(ctx context.Context, index uint32) (bloom.Filter, error) {
-	item, err := g.Item(ctx, SectionFilterRows, int(index))
-	if err != nil {
-		return nil, err
-	}
-	size := int64(binary.BigEndian.Uint32(item[8:]))
-	if size == 0 {
-		return nil, g.Damaged(fmt.Errorf("%w: path filter %d is empty", ErrFormat, index))
-	}
-	return g.Bytes(ctx, SectionFilterBytes, int64(binary.BigEndian.Uint64(item)&(1<<62-1)), size)
+	return g.sized(ctx, SectionFilterRows, SectionFilterBytes, index)
 }
 
 // WriteFilters writes the sections of a filter file for the commits of a graph file, and returns
@@ -54,7 +41,7 @@ func WriteFilters(ctx context.Context, sections *SectionWriter, rows *File, filt
 	sections.Begin(SectionFilterRows)
 	offset := uint64(0)
 	for _, f := range filters {
-		sections.Add(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, offset), uint32(len(f))))
+		sections.Add(sizedRow(offset, len(f)))
 		offset += uint64(len(f))
 	}
 	sections.Begin(SectionFilterBytes)

@@ -51,11 +51,11 @@ func FuzzPathFilters(f *testing.F) {
 // readFilters makes a filter file of the rows and bytes of its sections, and returns the filter of
 // each row, nil for a damaged one. Both ways of asking a filter must agree.
 func readFilters(ctx context.Context, env *segment.Env, rows, filters []byte) ([][]byte, error) {
-	rows = rows[:len(rows)/segment.FilterRowSize*segment.FilterRowSize]
+	rows = rows[:len(rows)/segment.SizedRowSize*segment.SizedRowSize]
 	var out bytes.Buffer
 	id := segment.NewLayerID()
 	sections := segment.NewSectionWriter(&out, id, 0)
-	count := len(rows) / segment.FilterRowSize
+	count := len(rows) / segment.SizedRowSize
 	var ids []object.ID
 	var fanout [256]uint32
 	sections.Begin(segment.SectionIDs)
@@ -69,7 +69,7 @@ func readFilters(ctx context.Context, env *segment.Env, rows, filters []byte) ([
 	sections.AddFanout(&fanout)
 	sections.Begin(segment.SectionFilterRows)
 	for i := range count {
-		sections.Add(rows[i*segment.FilterRowSize : (i+1)*segment.FilterRowSize])
+		sections.Add(rows[i*segment.SizedRowSize : (i+1)*segment.SizedRowSize])
 	}
 	sections.Begin(segment.SectionFilterBytes)
 	sections.AddBytes(filters)

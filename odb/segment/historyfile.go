@@ -175,16 +175,7 @@ func (w *HistoryWriter) Add(path object.ID, changes []PathChange) {
 
 // Finish writes what is left, and returns the number of paths.
 func (w *HistoryWriter) Finish() int {
-	var fanout [256]uint32
-	w.sections.Begin(SectionIDs)
-	for i := range w.ids {
-		w.sections.Add(w.ids[i][:])
-		fanout[w.ids[i][0]]++
-	}
-	for i := 1; i < len(fanout); i++ {
-		fanout[i] += fanout[i-1]
-	}
-	w.sections.AddFanout(&fanout)
+	w.sections.addIDs(w.ids)
 	w.sections.Begin(SectionHistories)
 	for ; len(w.items) > 0; w.items = w.items[historyItemSize:] {
 		w.sections.Add(w.items[:historyItemSize])

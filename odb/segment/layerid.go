@@ -31,10 +31,11 @@ const (
 	KindBitmap   LayerKind = 5 // the objects that commits reach in the layers up to this one
 	KindBorrowed LayerKind = 6 // the objects of a borrowed layer that a fork may read
 	KindHistory  LayerKind = 7 // the histories of files that many of the commits changed
+	KindTrigram  LayerKind = 8 // the trigrams of the files of the newest commits
 )
 
 // Known reports whether k is one of the kinds.
-func (k LayerKind) Known() bool { return k >= KindHot && k <= KindHistory }
+func (k LayerKind) Known() bool { return k >= KindHot && k <= KindTrigram }
 
 // The suffixes of file names. A layer's ID in hexadecimal stands before them.
 const (
@@ -44,6 +45,7 @@ const (
 	bitmapSuffix   = ".bitmap"
 	borrowedSuffix = ".borrowed"
 	historySuffix  = ".history"
+	trigramSuffix  = ".trigram"
 )
 
 // FileName returns the name of the file of a segment.
@@ -60,7 +62,7 @@ func LayerOfFile(name string) (LayerID, bool) {
 	}
 	digits, suffix := name[:2*len(id)], name[2*len(id):]
 	switch suffix {
-	case segmentSuffix, graphSuffix, filterSuffix, bitmapSuffix, borrowedSuffix, historySuffix:
+	case segmentSuffix, graphSuffix, filterSuffix, bitmapSuffix, borrowedSuffix, historySuffix, trigramSuffix:
 	default:
 		return id, false
 	}
@@ -85,13 +87,15 @@ func (k LayerKind) FileName(id LayerID) string {
 		return id.String() + borrowedSuffix
 	case KindHistory:
 		return id.String() + historySuffix
+	case KindTrigram:
+		return id.String() + trigramSuffix
 	default:
 		panic(fmt.Sprintf("odb: layer kind %d has no file", k))
 	}
 }
 
 // sectioned are the kinds of sectioned files.
-var sectioned = [...]LayerKind{KindSegment, KindGraph, KindFilter, KindBitmap, KindHistory}
+var sectioned = [...]LayerKind{KindSegment, KindGraph, KindFilter, KindBitmap, KindHistory, KindTrigram}
 
 // magic returns the magic at the end of files of a kind.
 func (k LayerKind) magic() string {
@@ -104,6 +108,8 @@ func (k LayerKind) magic() string {
 		return FilterMagic
 	case KindHistory:
 		return HistoryMagic
+	case KindTrigram:
+		return TrigramMagic
 	default:
 		return graphMagic
 	}

@@ -107,8 +107,8 @@ func (d Region) Head(
 	return header, int64(size), nil
 }
 
-// Content returns the inflated content of an entry. With a buffer it lies there, which grows if need
-// be, and else in memory of its own. Errors: [ErrCorrupt]; [ErrTooLarge] over WholeMax.
+// Content returns the inflated content of an entry. With a buffer it lies there, which grows if
+// need be, and else in memory of its own. Errors: [ErrCorrupt]; [ErrTooLarge] over WholeMax.
 func (d Region) Content(ctx context.Context, r Record, id object.ID, buffer *[]byte) ([]byte, error) {
 	entry := packedBuffers.Get().(*[]byte)
 	defer packedBuffers.Put(entry)

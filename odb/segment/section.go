@@ -52,7 +52,9 @@ const (
 	SectionHistories    SectionKind = 19 // 8: first row and row count of the history of each ID
 	SectionHistoryRows  SectionKind = 20 // 84: commits that changed a path, history after history
 	SectionHistoryLines SectionKind = 21 // 1: changed lines
-	sectionKindEnd      SectionKind = 22
+	SectionTrigramRows  SectionKind = 22 // 12: offset and size of the trigrams of each ID
+	SectionTrigramBytes SectionKind = 23 // 1: trigrams
+	sectionKindEnd      SectionKind = 24
 )
 
 // bitmapRowSize is the size in bytes of a row of a bitmap file: 8 offset, 4 size, 4 index of the
@@ -90,6 +92,7 @@ const (
 	bitmapMagic  = "packhorseBIT"
 	FilterMagic  = "packhorseFIL" // of changed-path filters
 	HistoryMagic = "packhorseHIS"
+	TrigramMagic = "packhorseTRI"
 	// BorrowedMagic begins the file of a visibility set, which is not a sectioned file.
 	BorrowedMagic = "packhorseBOR"
 	BorrowedHead  = MagicSize + 4 + 16 + 1 // size in bytes of its head: magic, version, layer, form
@@ -279,11 +282,13 @@ var sectionWidths = [sectionKindEnd]int{
 	SectionBitmapTypes:  bitmapRowSize,
 	SectionBitmapRows:   bitmapRowSize,
 	SectionBitmapBytes:  1,
-	SectionFilterRows:   FilterRowSize,
+	SectionFilterRows:   SizedRowSize,
 	SectionFilterBytes:  1,
 	SectionHistories:    historyItemSize,
 	SectionHistoryRows:  HistoryRowSize,
 	SectionHistoryLines: 1,
+	SectionTrigramRows:  SizedRowSize,
+	SectionTrigramBytes: 1,
 }
 
 // checkWidths verifies that every section has the item width of this format version, and that the
@@ -297,6 +302,8 @@ func (g *File) checkWidths() error {
 		perID = append(perID, SectionBitmapRows)
 	case FilterMagic:
 		perID = append(perID, SectionFilterRows)
+	case TrigramMagic:
+		perID = append(perID, SectionTrigramRows)
 	case HistoryMagic:
 		perID = append(perID, SectionHistories)
 	default:

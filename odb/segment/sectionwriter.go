@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"io"
+
+	"packhorse/pack/object"
 )
 
 // SectionWriter appends sections and the footer to a file. It is for one goroutine. An error stays,
@@ -68,6 +70,20 @@ func (s *SectionWriter) flush() {
 	s.offset += int64(len(s.block))
 	_, _ = s.w.Write(s.block)
 	s.block = s.block[:0]
+}
+
+// addIDs writes the sections of sorted IDs.
+func (s *SectionWriter) addIDs(ids []object.ID) {
+	var fanout [256]uint32
+	s.Begin(SectionIDs)
+	for i := range ids {
+		s.Add(ids[i][:])
+		fanout[ids[i][0]]++
+	}
+	for i := 1; i < len(fanout); i++ {
+		fanout[i] += fanout[i-1]
+	}
+	s.AddFanout(&fanout)
 }
 
 // AddFanout writes the section that counts IDs by their first byte.

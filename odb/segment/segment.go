@@ -1,7 +1,7 @@
 // Package segment has the immutable files of the object database: segments, whose data region is a
 // valid packfile as it was pushed, and their auxiliary files (graph rows, path filters, path
-// histories, bitmaps). It defines their formats, writes them, and reads them verified, through one
-// cache and a bounded set of open files. It knows nothing of pools and manifests.
+// histories, trigrams, bitmaps). It defines their formats, writes them, and reads them verified,
+// through one cache and a bounded set of open files. It knows nothing of pools and manifests.
 //
 // Start at [Writer] to write a segment and at [OpenFiles] to read one. The map, by file:
 //
@@ -14,8 +14,9 @@
 //	writer, indextable, blockpipe    writing one: data as it comes, then the sorted index; large blobs as
 //	                                 streams of blocks
 //	summary                          a segment as a whole, for reuse without opening an object
-//	graphrow, graphfile, graphtable, auxiliary files: commit-graph rows, path filters, path histories
-//	filterfile, historyfile, auxiliary
+//	graphrow, graphfile, graphtable, auxiliary files: commit-graph rows, path filters, path histories,
+//	filterfile, historyfile,         trigrams
+//	trigramfile, sizedrow, auxiliary
 //	verified                         reads whose bytes are checked, of a copy twice
 //	filecheck                        the checksums of a file while it is copied
 package segment

@@ -54,7 +54,7 @@ func TestTrips(t *testing.T) {
 		{"create a branch", 5, w.createBranch},
 		{"create a tag", 6, w.createTag},
 		{"check everything", 2170, w.fsck},
-		{"maintenance", 1456, w.maintain},
+		{"maintenance", 1452, w.maintain},
 	} {
 		ctx, log := trips.Record(t.Context())
 		if err := operation.do(ctx); err != nil {

@@ -244,7 +244,7 @@ func TestBitFlipsInFiles(t *testing.T) {
 	w.Reopen()
 	random := rand.New(rand.NewPCG(11, 12))
 	names := listFiles(t, w)
-	if len(names) != 10 { // two segments with rows, filters and trigrams each, bitmaps, histories of the older one
+	if len(names) != 11 { // two segments with rows, filters, trigrams and histories each, and bitmaps
 		t.Fatalf("files: %v", names)
 	}
 	for round := range rounds(100) {

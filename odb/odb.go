@@ -101,8 +101,9 @@ type Options struct {
 	// object names it.
 	Reach Reach
 	// HistoryCommits is the number of commits of a segment that changed a file from which the file has
-	// a path history; 64 when 0: a blame compares fewer versions in some tens of milliseconds.
-	HistoryCommits int
+	// a path history: a blame compares fewer versions in some tens of milliseconds. HistorySegment is
+	// the number of commits from which a segment has any. They are 64 and 1,024 when both are 0.
+	HistoryCommits, HistorySegment int
 	// Lines makes what compares versions of files for path histories; nil when they are to have no
 	// lines.
 	Lines func() LineDiff
@@ -242,7 +243,9 @@ func (o *Options) setDefaults() {
 	o.OpenFileCountMax = cmp.Or(o.OpenFileCountMax, 256)
 	o.AuxiliaryCount = cmp.Or(o.AuxiliaryCount, 20_000)
 	o.CoverCount = cmp.Or(o.CoverCount, 2000)
-	o.HistoryCommits = cmp.Or(o.HistoryCommits, 64)
+	if o.HistoryCommits == 0 && o.HistorySegment == 0 {
+		o.HistoryCommits, o.HistorySegment = 64, 1024
+	}
 	o.TrigramBytes = cmp.Or(o.TrigramBytes, 8*mebibyte)
 	o.Limits.setDefaults()
 	if o.Now == nil {

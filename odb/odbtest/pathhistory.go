@@ -22,6 +22,33 @@ func (p PathChanges) IsFile(path string) bool {
 	return true
 }
 
+// Commits counts the commits that changed a path against their first parent.
+func (p PathChanges) Commits(path string) (count int) {
+	for _, c := range p[path] {
+		if c.Parent == 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// Of returns the changes of some commits.
+func (p PathChanges) Of(commits []object.ID) PathChanges {
+	is := make(map[object.ID]bool)
+	for _, id := range commits {
+		is[id] = true
+	}
+	some := make(PathChanges)
+	for path, changes := range p {
+		for _, c := range changes {
+			if is[c.Commit] {
+				some[path] = append(some[path], c)
+			}
+		}
+	}
+	return some
+}
+
 // PathChanges returns what all commits changed against each of their parents, or have and no
 // parent, according to git.
 func (g *Repository) PathChanges() PathChanges {

@@ -64,7 +64,7 @@ func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options Compact
 	if !chosen && !lacksAuxiliary(ctx, v) {
 		return done, nil
 	}
-	if err := keepAuxiliary(ctx, s, v, s.NewPacer(options.Pause)); err != nil {
+	if err := keepAuxiliary(ctx, s, v, options.Anew, s.NewPacer(options.Pause)); err != nil {
 		if ctx.Err() != nil {
 			return done, err
 		}
@@ -85,16 +85,21 @@ func lacksAuxiliary(ctx context.Context, v *odb.View) bool {
 
 // keepAuxiliary gives the segments of a pool the path filters of their commits, the path histories
 // and the trigrams that v holds, and builds the missing ones. v pins those of the merged segments,
-// which have left the manifest with their layers.
-func keepAuxiliary(ctx context.Context, s *odb.Store, v *odb.View, pace *traffic.Pacer) error {
+// which have left the manifest with their layers. anew builds trigrams and histories from the
+// objects alone.
+func keepAuxiliary(ctx context.Context, s *odb.Store, v *odb.View, anew bool, pace *traffic.Pacer) error {
 	known, err := v.OpenFilters(ctx)
 	if err != nil {
 		return err
 	}
 	defer known.Close()
 	return besideRequests(ctx, s, v.Pool(), func(now *odb.View) error {
-		return errors.Join(
-			buildFilters(ctx, now, known, pace), buildTrigrams(ctx, now, v, pace), buildHistories(ctx, now, v, pace))
+		former := v
+		if anew {
+			former = now
+		}
+		return errors.Join(buildFilters(ctx, now, known, pace),
+			buildTrigrams(ctx, now, former, pace), buildHistories(ctx, now, former, pace))
 	})
 }
 

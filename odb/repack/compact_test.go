@@ -36,7 +36,7 @@ func TestCompactFlushesAndMerges(t *testing.T) {
 	w.Compact(repack.CompactOptions{All: true, RepackOptions: packgen.RepackOptions{Workers: 2}})
 	w.Reopen()
 	w.Sound(tip)
-	if n := w.FileCount(); n != 4 { // a segment, its graph rows, path filters and path histories
+	if n := w.FileCount(); n != 3 { // a segment, its graph rows and its path filters
 		t.Errorf("%d files", n)
 	}
 	w.With(func(v *odb.View) {

@@ -82,7 +82,7 @@ func lacksHistories(ctx context.Context, s *odb.Store, l *odb.SegmentLayer) (boo
 		return false, err
 	}
 	defer l.Rows.Release()
-	return rows.Count >= s.Options().HistoryCommits, nil
+	return rows.Count >= s.Options().HistorySegment, nil
 }
 
 // historyBuilder makes the path histories of a segment.
@@ -92,6 +92,7 @@ type historyBuilder struct {
 	compare odb.LineDiff
 	pace    *traffic.Pacer
 	rows    *segment.File // of the segment's commits
+	former  *former       // nil: none
 	last    versionText   // what was read last: most versions are in two changes
 }
 
@@ -107,6 +108,10 @@ func (b *historyBuilder) build(ctx context.Context, l *odb.SegmentLayer) (done s
 		return done, err
 	}
 	defer l.Rows.Release()
+	if b.former, err = b.findFormer(ctx); err != nil {
+		return done, err
+	}
+	defer b.former.close()
 	files := b.view.Store().Env().Files
 	changes := extsort.New(files, pathChangeSize)
 	defer func() { err = errors.Join(err, changes.Close()) }()
@@ -123,7 +128,7 @@ func (b *historyBuilder) build(ctx context.Context, l *odb.SegmentLayer) (done s
 			if err != nil {
 				return 0, err
 			}
-			if group.commits < least {
+			if group.commits < least || !b.former.knows(group.path) {
 				continue
 			}
 			if err := b.add(ctx, w, group); err != nil {
@@ -147,9 +152,24 @@ func (b *historyBuilder) collect(ctx context.Context, changes *extsort.Sorter) e
 	if err != nil {
 		return err
 	}
+	places := make([]uint32, len(order)) // by ordinal
 	for place, index := range order {
+		places[index] = uint32(place)
 		if err := b.pace.Rest(ctx); err != nil {
 			return err
+		}
+		if b.former != nil {
+			id, err := b.rows.ID(ctx, index)
+			if err != nil {
+				return err
+			}
+			_, ok, err := b.former.rows.Lookup(ctx, id)
+			if err != nil {
+				return err
+			}
+			if ok {
+				continue
+			}
 		}
 		row, err := b.rows.GraphRowAt(ctx, index)
 		if err != nil {
@@ -160,7 +180,7 @@ func (b *historyBuilder) collect(ctx context.Context, changes *extsort.Sorter) e
 			return err
 		}
 	}
-	return nil
+	return b.former.collect(ctx, changes, b.rows, places)
 }
 
 // commitChanges adds the changes of a commit.
@@ -185,7 +205,7 @@ func (c *commitChanges) collect(ctx context.Context, v *odb.View, row *odb.Graph
 		if c.first != nil {
 			c.first[path] = struct{}{}
 		}
-		return true, c.add(ctx, 0, path, old, now)
+		return true, c.add(ctx, 0, segment.PathID(path), old, now)
 	})
 	for i := 1; i < len(row.Parents) && err == nil && len(c.first) > 0; i++ {
 		var parent odb.GraphRow
@@ -196,15 +216,14 @@ func (c *commitChanges) collect(ctx context.Context, v *odb.View, row *odb.Graph
 			if _, ok := c.first[path]; !ok {
 				return false, nil
 			}
-			return true, c.add(ctx, i, path, old, now)
+			return true, c.add(ctx, i, segment.PathID(path), old, now)
 		})
 	}
 	return err
 }
 
-func (c *commitChanges) add(ctx context.Context, parent int, path string, old, now segment.Version) error {
-	id := segment.PathID(path)
-	c.record = append(c.record[:0], id[:]...)
+func (c *commitChanges) add(ctx context.Context, parent int, path object.ID, old, now segment.Version) error {
+	c.record = append(c.record[:0], path[:]...)
 	for _, n := range [3]uint32{c.place, uint32(parent), c.ordinal} {
 		c.record = binary.BigEndian.AppendUint32(c.record, n)
 	}
@@ -277,7 +296,7 @@ func (b *historyBuilder) least(ctx context.Context, changes *extsort.Sorter) (in
 		if err != nil {
 			return 0, err
 		}
-		if group.commits >= b.view.Store().Options().HistoryCommits {
+		if group.commits >= b.view.Store().Options().HistoryCommits && b.former.knows(group.path) {
 			rows[group.commits] += len(group.rows)
 		}
 	}

@@ -22,42 +22,61 @@ func (c *lineCounter) lines() odb.LineDiff {
 	}
 }
 
-// TestPathHistoriesAreGits compares the histories of all paths with git's differences of commits,
-// before and after a rewrite, which compares nothing again.
+// TestPathHistoriesAreGits compares the histories of all paths with git's differences of commits:
+// of a segment; of one that it became with later commits, which takes over its rows; and of one
+// that is made anew.
 func TestPathHistoriesAreGits(t *testing.T) {
 	t.Parallel()
 	for _, least := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d commits", least), func(t *testing.T) {
 			t.Parallel()
 			g := odbtest.NewHistory(t, odbtest.HistoryOptions{Seed: 71, CommitCount: 120})
+			commits := g.Commits()
+			var early, reached []object.ID // most of them
+			for n := 0; len(reached) < 85*len(commits)/100; n++ {
+				early = append(early, commits[len(commits)-1-n])
+				reached = g.IDs(odbtest.Lines("", early), "rev-list", "--stdin")
+			}
 			counter := &lineCounter{}
 			h := odbtest.NewPool(t, odb.Options{
 				Limits: odb.Limits{HotCount: 1}, HistoryCommits: least, Lines: counter.lines,
 			})
-			h.PushGit(g, odbtest.Lines("", g.Tips()))
+			h.PushGit(g, odbtest.Lines("", early))
 			h.BuildHistories()
 			h.Fsck()
-			changes := g.PathChanges()
-			if known := compareHistories(t, h.View(), g.Commits(), changes, least); known == 0 {
+			all := g.PathChanges()
+			before := all.Of(reached)
+			has := func(changes odbtest.PathChanges) func(string) bool {
+				return func(path string) bool { return changes.Commits(path) >= least && changes.IsFile(path) }
+			}
+			if known := compareHistories(t, h.View(), reached, before, has(before)); known == 0 {
 				t.Error("there are no path histories")
 			}
 			first := counter.calls.Load()
+
+			h.PushGit(g, odbtest.Lines("", g.Tips())+odbtest.Lines("^", early))
+			if done := h.CompactAll(false); done.LayerCount != 2 {
+				t.Fatalf("%d layers became one", done.LayerCount)
+			}
+			h.Fsck()
+			compareHistories(t, h.View(), commits, all, func(path string) bool { return has(before)(path) && all.IsFile(path) })
+			if again := counter.calls.Load() - first; again == 0 || again > first/2 {
+				t.Errorf("%d comparisons, %d of them for the later commits", first+again, again)
+			}
+
 			if done := h.CompactAll(true); done.LayerCount == 0 {
 				t.Fatal("nothing was rewritten")
 			}
 			h.Fsck()
-			compareHistories(t, h.View(), g.Commits(), changes, least)
-			if again := counter.calls.Load() - first; first == 0 || again != 0 {
-				t.Errorf("%d comparisons, %d after a rewrite", first, again)
-			}
+			compareHistories(t, h.View(), commits, all, has(all))
 		})
 	}
 }
 
-// compareHistories holds the histories of a view against git's changes. It returns how many commits
-// and paths are known.
+// compareHistories holds the histories of a view against git's changes; has says which paths have
+// one. It returns how many commits and paths are known.
 func compareHistories(
-	t *testing.T, v *odb.View, commits []object.ID, changes odbtest.PathChanges, least int,
+	t *testing.T, v *odb.View, commits []object.ID, changes odbtest.PathChanges, has func(path string) bool,
 ) (known int) {
 	t.Helper()
 	for path, all := range changes {
@@ -66,14 +85,10 @@ func compareHistories(
 			parent int
 		}
 		want := make(map[place]segment.PathChange)
-		changed := 0
 		for _, c := range all {
 			want[place{c.Commit, c.Parent}] = c
-			if c.Parent == 0 {
-				changed++
-			}
 		}
-		hasHistory := changed >= least && changes.IsFile(path)
+		hasHistory := has(path)
 		histories, err := v.OpenHistories(t.Context(), segment.PathID(path))
 		odbtest.Must(t, err)
 		for _, commit := range commits {

@@ -53,7 +53,7 @@ func TestTrigramsOfNewestFiles(t *testing.T) {
 	if got, all := int(second-first), len(filesOf(g, newest)); got >= all {
 		t.Errorf("%d files were read for a later segment, of %d", got, all)
 	}
-	if done := h.CompactAll(true); done.LayerCount != 2 {
+	if done := h.CompactAll(false); done.LayerCount != 2 {
 		t.Fatalf("%d layers were rewritten", done.LayerCount)
 	}
 	h.Fsck()

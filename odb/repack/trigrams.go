@@ -18,7 +18,7 @@ import (
 const (
 	trigramHeads = 8
 	trigramFiles = 1 << 18
-	trigramRatio = 16
+	trigramRatio = 4
 )
 
 // BuildTrigrams builds the trigrams of every segment of a pool that lacks them and is large enough:

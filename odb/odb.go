@@ -104,6 +104,9 @@ type Options struct {
 	// a path history: a blame compares fewer versions in some tens of milliseconds. HistorySegment is
 	// the number of commits from which a segment has any. They are 64 and 1,024 when both are 0.
 	HistoryCommits, HistorySegment int
+	// HistoryChanges bounds the changes of paths of a segment that has path histories, beside 16 for
+	// each commit; 1,048,576 when 0. They take 96 bytes each of a scratch file.
+	HistoryChanges int
 	// Lines makes what compares versions of files for path histories; nil when they are to have no
 	// lines.
 	Lines func() LineDiff
@@ -246,6 +249,7 @@ func (o *Options) setDefaults() {
 	if o.HistoryCommits == 0 && o.HistorySegment == 0 {
 		o.HistoryCommits, o.HistorySegment = 64, 1024
 	}
+	o.HistoryChanges = cmp.Or(o.HistoryChanges, 1<<20)
 	o.TrigramBytes = cmp.Or(o.TrigramBytes, 8*mebibyte)
 	o.Limits.setDefaults()
 	if o.Now == nil {

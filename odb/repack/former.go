@@ -114,12 +114,12 @@ func (f *former) knows(path object.ID) bool {
 
 // collect adds the rows of the commits that the new segment has, too, whose graph file is rows.
 func (f *former) collect(
-	ctx context.Context, changes *extsort.Sorter, rows *segment.File, places []uint32,
+	ctx context.Context, changes *extsort.Sorter, left *int, rows *segment.File, places []uint32,
 ) error {
 	if f == nil {
 		return nil
 	}
-	c := commitChanges{sorter: changes}
+	c := commitChanges{sorter: changes, left: left}
 	for i := range uint32(f.histories.Count) {
 		path, err := f.histories.ID(ctx, i)
 		if err != nil {

@@ -21,11 +21,16 @@ import (
 const (
 	historyRows  = 1 << 18
 	historyBytes = 1 << 20
+	// changesPerCommit are changes of paths, folders too.
+	changesPerCommit = 16
 )
+
+// errManyChanges says that the commits of a segment changed more paths than may be sorted.
+var errManyChanges = errors.New("repack: many paths changed")
 
 // BuildHistories builds path histories for every segment of a pool that lacks them and has enough
 // commits. A blame is faster with them, and a walk that is limited to a path; both are right
-// without.
+// without. A segment whose commits changed very many paths has empty ones.
 //
 // It takes 37 MiB of memory for objects, rows and the sorter, some 60 bytes a commit, and scratch
 // files. It may run beside everything else; it skips a segment that leaves the pool meanwhile, or
@@ -115,7 +120,11 @@ func (b *historyBuilder) build(ctx context.Context, l *odb.SegmentLayer) (done s
 	files := b.view.Store().Env().Files
 	changes := extsort.New(files, pathChangeSize)
 	defer func() { err = errors.Join(err, changes.Close()) }()
-	if err := b.collect(ctx, changes); err != nil {
+	if err := b.collect(ctx, changes); errors.Is(err, errManyChanges) {
+		return segment.WriteAuxiliary(ctx, files, segment.KindHistory, func(sections *segment.SectionWriter) (int, error) {
+			return segment.NewHistoryWriter(sections).Finish(), nil
+		})
+	} else if err != nil {
 		return done, err
 	}
 	least, err := b.least(ctx, changes)
@@ -153,6 +162,7 @@ func (b *historyBuilder) collect(ctx context.Context, changes *extsort.Sorter) e
 		return err
 	}
 	places := make([]uint32, len(order)) // by ordinal
+	left := b.view.Store().Options().HistoryChanges + changesPerCommit*len(order)
 	for place, index := range order {
 		places[index] = uint32(place)
 		if err := b.pace.Rest(ctx); err != nil {
@@ -175,17 +185,18 @@ func (b *historyBuilder) collect(ctx context.Context, changes *extsort.Sorter) e
 		if err != nil {
 			return err
 		}
-		c := commitChanges{sorter: changes, place: uint32(place), ordinal: index}
+		c := commitChanges{sorter: changes, left: &left, place: uint32(place), ordinal: index}
 		if err := c.collect(ctx, b.view, &row); err != nil {
 			return err
 		}
 	}
-	return b.former.collect(ctx, changes, b.rows, places)
+	return b.former.collect(ctx, changes, &left, b.rows, places)
 }
 
 // commitChanges adds the changes of a commit.
 type commitChanges struct {
 	sorter         *extsort.Sorter
+	left           *int // that may be added
 	place, ordinal uint32
 	record         []byte
 	first          map[string]struct{} // what a merge changed against its first parent
@@ -223,6 +234,9 @@ func (c *commitChanges) collect(ctx context.Context, v *odb.View, row *odb.Graph
 }
 
 func (c *commitChanges) add(ctx context.Context, parent int, path object.ID, old, now segment.Version) error {
+	if *c.left--; *c.left < 0 {
+		return errManyChanges
+	}
 	c.record = append(c.record[:0], path[:]...)
 	for _, n := range [3]uint32{c.place, uint32(parent), c.ordinal} {
 		c.record = binary.BigEndian.AppendUint32(c.record, n)

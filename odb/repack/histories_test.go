@@ -3,6 +3,7 @@ package repack_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -112,4 +113,38 @@ func compareHistories(
 		histories.Close()
 	}
 	return known
+}
+
+// TestPathHistoriesOfManyChanges: a segment whose commits change more paths than may be sorted has
+// empty histories, and is not looked at again.
+func TestPathHistoriesOfManyChanges(t *testing.T) {
+	t.Parallel()
+	var stream strings.Builder
+	for i := range 4 {
+		fmt.Fprintf(&stream, "commit refs/heads/main\ncommitter C <c@d> %d +0000\ndata 1\nm\n", 1_700_000_000+i)
+		for k := range 100 {
+			fmt.Fprintf(&stream, "M 100644 inline %d\ndata 1\n%d\n", k, i)
+		}
+	}
+	g := odbtest.NewRepository(t)
+	g.Input([]byte(stream.String()), "fast-import", "--quiet")
+	for most, count := range map[int]int{100: 0, 1000: 100} {
+		h := odbtest.NewPool(t, odb.Options{
+			Limits: odb.Limits{HotCount: 1}, HistoryCommits: 1, HistoryChanges: most,
+		})
+		h.PushSegment(odbtest.PackAll(g.Repository))
+		h.BuildHistories()
+		h.Fsck()
+		for _, l := range h.View().Segments() {
+			if l.Histories == nil {
+				t.Fatalf("with %d changes at most the segment has no history file", most)
+			}
+			f, err := l.Histories.Acquire(t.Context())
+			odbtest.Must(t, err)
+			if f.Count != count {
+				t.Errorf("%d histories of 100 files, with %d changes at most; want %d", f.Count, most, count)
+			}
+			l.Histories.Release()
+		}
+	}
 }

@@ -1,7 +1,14 @@
 // Package repack is the maintenance of one pool: it merges layers into one segment, removes
 // unreachable objects, and builds auxiliary files. Everything here may run beside reads and writes.
 //
-// Start at [Compact], [PlanPrune] and [BuildAuxiliary].
+// Start at [Compact], [PlanPrune] and [BuildAuxiliary]. The map, by file:
+//
+//	compact              layers become one segment, with the auxiliary files of the former ones
+//	prune                unreachable objects
+//	auxiliary            bitmaps and path filters
+//	trigrams             trigrams of the newest files
+//	histories, former    path histories; the rows of a former segment
+//	pathchanges          what commits changed, sorted by path
 package repack
 
 import (

@@ -75,12 +75,22 @@ func lacksHistories(ctx context.Context, s *odb.Store, l *odb.SegmentLayer) (boo
 	if l.Rows == nil || l.Histories != nil || l.Borrowed() {
 		return false, nil
 	}
+	least := s.Options().HistorySegment
+	g, err := l.Acquire(ctx) // it is open, more often than the graph file
+	if err != nil {
+		return false, err
+	}
+	objects := g.Count
+	l.Release(g)
+	if objects < least {
+		return false, nil
+	}
 	rows, err := l.Rows.Acquire(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer l.Rows.Release()
-	return rows.Count >= s.Options().HistorySegment, nil
+	return rows.Count >= least, nil
 }
 
 // historyBuilder makes the path histories of a segment.

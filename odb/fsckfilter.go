@@ -14,40 +14,22 @@ import (
 // filterFile checks a filter file: its blocks, and that its commits and their filters are
 // those of the segment.
 func (f *fsck) filterFile(ctx context.Context, l *SegmentLayer) error {
-	g, err := l.Filters.Acquire(ctx)
-	if err != nil {
-		return f.noted(l.Filters.Layer, object.ZeroID, err)
-	}
-	defer l.Filters.Release()
-	if ok, err := f.sections(ctx, g); !ok || err != nil {
-		return err
-	}
-	if err := f.sortedIDs(ctx, g); err != nil {
-		return err
-	}
-	if l.Rows == nil {
-		f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: path filters beside a segment without commits", ErrDisagree))
-		return nil
-	}
-	rows, err := l.Rows.Acquire(ctx)
-	if err != nil {
-		return f.noted(l.Rows.Layer, object.ZeroID, err)
-	}
-	defer l.Rows.Release()
-	if rows.Count != g.Count {
-		f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: %d path filters of %d commits", ErrDisagree, g.Count, rows.Count))
-		return nil
-	}
-	for i := range uint32(g.Count) {
-		id, err := g.ID(ctx, i)
-		if err == nil {
-			err = f.pathFilter(ctx, g, rows, i)
+	return f.besideCommits(ctx, l, l.Filters, "path filters", func(g, rows *segment.File) error {
+		if rows.Count != g.Count {
+			f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: %d path filters of %d commits", ErrDisagree, g.Count, rows.Count))
+			return nil
 		}
-		if err := f.noted(g.Layer, id, err); err != nil {
-			return err
+		for i := range uint32(g.Count) {
+			id, err := g.ID(ctx, i)
+			if err == nil {
+				err = f.pathFilter(ctx, g, rows, i)
+			}
+			if err := f.noted(g.Layer, id, err); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // hotFilter compares the path filter of a hot commit with a newly built one.

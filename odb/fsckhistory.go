@@ -10,43 +10,25 @@ import (
 
 // historyFile checks a history file: its blocks, and that each row is the change of its commit.
 func (f *fsck) historyFile(ctx context.Context, l *SegmentLayer) error {
-	g, err := l.Histories.Acquire(ctx)
-	if err != nil {
-		return f.noted(l.Histories.Layer, object.ZeroID, err)
-	}
-	defer l.Histories.Release()
-	if ok, err := f.sections(ctx, g); !ok || err != nil {
-		return err
-	}
-	if err := f.sortedIDs(ctx, g); err != nil {
-		return err
-	}
-	if l.Rows == nil {
-		f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: path histories beside a segment without commits", ErrDisagree))
+	return f.besideCommits(ctx, l, l.Histories, "path histories", func(g, rows *segment.File) error {
+		histories, count, err := f.pathHistories(ctx, g)
+		if err != nil {
+			return f.noted(g.Layer, object.ZeroID, err)
+		}
+		for i := range uint32(rows.Count) {
+			id, err := rows.ID(ctx, i)
+			if err == nil {
+				err = f.historyOf(ctx, histories, rows, i, id, &count)
+			}
+			if err := f.noted(g.Layer, id, err); err != nil {
+				return err
+			}
+		}
+		if count != 0 {
+			f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: %d rows of path histories are of no change", ErrDisagree, count))
+		}
 		return nil
-	}
-	rows, err := l.Rows.Acquire(ctx)
-	if err != nil {
-		return f.noted(l.Rows.Layer, object.ZeroID, err)
-	}
-	defer l.Rows.Release()
-	histories, count, err := f.pathHistories(ctx, g)
-	if err != nil {
-		return f.noted(g.Layer, object.ZeroID, err)
-	}
-	for i := range uint32(rows.Count) {
-		id, err := rows.ID(ctx, i)
-		if err == nil {
-			err = f.historyOf(ctx, histories, rows, i, id, &count)
-		}
-		if err := f.noted(g.Layer, id, err); err != nil {
-			return err
-		}
-	}
-	if count != 0 {
-		f.problem(g.Layer, object.ZeroID, fmt.Errorf("%w: %d rows of path histories are of no change", ErrDisagree, count))
-	}
-	return nil
+	})
 }
 
 // pathHistories returns the histories of a file by their paths, and the number of their rows.

@@ -18,7 +18,7 @@
 //	hotlayer
 //	graph, pathfilters, hotfilter,   commit-graph rows, changed-path filters and path histories, wherever
 //	changedpaths, pathhistories,     they lie; trigrams of files
-//	trigrams
+//	trigrams, auxiliaryfiles
 //	view, opening, chain, spool,     reading: lookup, delta chains, scratch files for large objects
 //	prefix, aside, renewal, named
 //	stream, blocks, entry,           objects as streams, by range, and in their stored form

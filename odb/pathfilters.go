@@ -21,37 +21,17 @@ func (v *View) FirstParentTree(ctx context.Context, row *GraphRow) (object.ID, e
 // PathFilters are the filters of a view: those of its hot layers, and its filter files, held
 // open for a walk. For one goroutine.
 type PathFilters struct {
-	hot    []*hotLayer // the newest first
-	shared []*segment.SharedFile
-	files  []*segment.File
+	auxiliaryFiles
+	hot []*hotLayer // the newest first
 }
 
 // OpenFilters opens the filter files of a view. It ignores damaged ones. The caller closes them.
 func (v *View) OpenFilters(ctx context.Context) (*PathFilters, error) {
-	p := &PathFilters{hot: v.hotLayers()}
-	for _, l := range v.Segments() {
-		if l.Filters == nil {
-			continue
-		}
-		g, err := l.Filters.Acquire(ctx)
-		if segment.Unreadable(err) {
-			continue
-		}
-		if err != nil {
-			p.Close()
-			return nil, err
-		}
-		p.shared, p.files = append(p.shared, l.Filters), append(p.files, g)
+	files, err := v.openAuxiliary(ctx, func(l *SegmentLayer) *segment.SharedFile { return l.Filters })
+	if err != nil {
+		return nil, err
 	}
-	return p, nil
-}
-
-// Close releases the filter files.
-func (p *PathFilters) Close() {
-	for _, f := range p.shared {
-		f.Release()
-	}
-	p.shared, p.files = nil, nil
+	return &PathFilters{auxiliaryFiles: files, hot: v.hotLayers()}, nil
 }
 
 // Find returns the filter of a commit, nil if there is none. It does not use a damaged file again.

@@ -25,6 +25,37 @@ func BuildAuxiliary(ctx context.Context, s *odb.Store, pool odb.PoolID, pause fl
 	}))
 }
 
+// attachMissing gives each segment that lacks an auxiliary file of a kind, by what, the one that
+// build makes. It skips a segment that another call is at.
+func attachMissing(
+	ctx context.Context, v *odb.View, kind segment.LayerKind, what string,
+	lacks func(ctx context.Context, s *odb.Store, l *odb.SegmentLayer) (bool, error),
+	build func(l *odb.SegmentLayer) (segment.Auxiliary, error),
+) error {
+	s := v.Store()
+	attach := func(l *odb.SegmentLayer) error {
+		if lacks, err := lacks(ctx, s, l); err != nil || !lacks {
+			return err
+		}
+		release, ok := s.Claim(l.ID, kind)
+		if !ok {
+			return nil
+		}
+		defer release()
+		built, err := build(l)
+		if err != nil {
+			return err
+		}
+		return s.AttachBeside(ctx, v.Pool(), l.ID, kind, built)
+	}
+	for _, l := range v.Segments() {
+		if err := attach(l); err != nil {
+			return fmt.Errorf("%s of segment %s: %w", what, l.ID, err)
+		}
+	}
+	return nil
+}
+
 // besideRequests calls build with a view that takes nothing from the cache of requests.
 func besideRequests(ctx context.Context, s *odb.Store, pool odb.PoolID, build func(v *odb.View) error) error {
 	v, err := s.View(ctx, pool)

@@ -3,7 +3,6 @@ package repack
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -39,34 +38,14 @@ func BuildHistories(ctx context.Context, s *odb.Store, pool odb.PoolID, pause fl
 
 // buildHistories is [BuildHistories] that copies lines of the histories that known has.
 func buildHistories(ctx context.Context, v, known *odb.View, pace *traffic.Pacer) error {
-	for _, l := range v.Segments() {
-		if err := keepHistories(ctx, v, l, known, pace); err != nil {
-			return fmt.Errorf("path histories of segment %s: %w", l.ID, err)
+	build := func(l *odb.SegmentLayer) (segment.Auxiliary, error) {
+		b := &historyBuilder{view: v, known: known, pace: pace}
+		if lines := v.Store().Options().Lines; lines != nil {
+			b.compare = lines()
 		}
+		return b.build(ctx, l)
 	}
-	return nil
-}
-
-// keepHistories gives a segment the path histories that it lacks.
-func keepHistories(ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.View, pace *traffic.Pacer) error {
-	s := v.Store()
-	if lacks, err := lacksHistories(ctx, s, l); err != nil || !lacks {
-		return err
-	}
-	release, ok := s.Claim(l.ID, segment.KindHistory)
-	if !ok {
-		return nil
-	}
-	defer release()
-	b := &historyBuilder{view: v, known: known, pace: pace}
-	if lines := s.Options().Lines; lines != nil {
-		b.compare = lines()
-	}
-	histories, err := b.build(ctx, l)
-	if err != nil {
-		return err
-	}
-	return s.AttachBeside(ctx, v.Pool(), l.ID, segment.KindHistory, histories)
+	return attachMissing(ctx, v, segment.KindHistory, "path histories", lacksHistories, build)
 }
 
 // lacksHistories reports whether a segment has no path histories, and commits enough for one. Those

@@ -3,7 +3,6 @@ package repack
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"packhorse/odb"
@@ -36,42 +35,19 @@ func BuildTrigrams(ctx context.Context, s *odb.Store, pool odb.PoolID, pause flo
 
 // buildTrigrams is [BuildTrigrams] that copies the trigrams that known has.
 func buildTrigrams(ctx context.Context, v, known *odb.View, pace *traffic.Pacer) error {
-	for _, l := range v.Segments() {
-		if err := keepTrigrams(ctx, v, l, known, pace); err != nil {
-			return fmt.Errorf("trigrams of segment %s: %w", l.ID, err)
+	build := func(l *odb.SegmentLayer) (_ segment.Auxiliary, err error) {
+		b := &trigramBuilder{view: v, pace: pace, seen: make(map[object.ID]struct{})}
+		if b.stored, err = v.OpenTrigrams(ctx); err != nil {
+			return segment.Auxiliary{}, err
 		}
-	}
-	return nil
-}
-
-// keepTrigrams gives a segment the trigrams that it lacks.
-func keepTrigrams(ctx context.Context, v *odb.View, l *odb.SegmentLayer, known *odb.View, pace *traffic.Pacer) error {
-	s := v.Store()
-	if lacks, err := lacksTrigrams(ctx, s, l); err != nil || !lacks {
-		return err
-	}
-	release, ok := s.Claim(l.ID, segment.KindTrigram)
-	if !ok {
-		return nil
-	}
-	defer release()
-	b := &trigramBuilder{view: v, pace: pace, seen: make(map[object.ID]struct{})}
-	for _, view := range []struct {
-		of *odb.View
-		to **odb.Trigrams
-	}{{v, &b.stored}, {known, &b.known}} {
-		opened, err := view.of.OpenTrigrams(ctx)
-		if err != nil {
-			return err
+		defer b.stored.Close()
+		if b.known, err = known.OpenTrigrams(ctx); err != nil {
+			return segment.Auxiliary{}, err
 		}
-		defer opened.Close()
-		*view.to = opened
+		defer b.known.Close()
+		return b.build(ctx, l)
 	}
-	trigrams, err := b.build(ctx, l)
-	if err != nil {
-		return err
-	}
-	return s.AttachBeside(ctx, v.Pool(), l.ID, segment.KindTrigram, trigrams)
+	return attachMissing(ctx, v, segment.KindTrigram, "trigrams", lacksTrigrams, build)
 }
 
 // lacksTrigrams reports whether a segment has no trigrams, and commits and bytes enough for some.

@@ -28,7 +28,9 @@ func (p *Pebble) Apply(ctx context.Context, batch *Batch) (Commit, error) {
 		return nil, err
 	}
 	touched := p.stripes.footprint(batch)
-	c := &commit{batch: encoded, written: touched.written, done: make(chan struct{}), failed: p.failed}
+	c := &commit{
+		batch: encoded, written: touched.written, done: make(chan struct{}), failed: p.failed, block: p.block,
+	}
 	err = p.stripes.lock(ctx, touched, p.failed)
 	if err == nil {
 		err = p.applyGuarded(batch, c)

@@ -15,6 +15,7 @@ type commit struct {
 	written stripeSet
 	done    chan struct{}   // closed when the batch is durable
 	failed  <-chan struct{} // closed when the store has failed
+	block   Block
 }
 
 // Wait implements Commit.
@@ -24,14 +25,16 @@ func (c *commit) Wait(ctx context.Context) error {
 		return nil
 	default:
 	}
-	select {
-	case <-c.done:
-		return nil
-	case <-c.failed:
-		return ErrFailed
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return c.block.Run(ctx, func() error {
+		select {
+		case <-c.done:
+			return nil
+		case <-c.failed:
+			return ErrFailed
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
 // durable is the commit of an empty batch.

@@ -35,6 +35,8 @@ type PebbleOptions struct {
 	// returns, in a test, leaves a store whose calls fail with ErrFailed; an Apply that was inside
 	// Pebble at that instant, and the goroutine that called OnFatal, never return.
 	OnFatal func(error)
+	// Block, if not nil, runs each wait of a call.
+	Block Block
 	// RestAfter is the idle time after which the store syncs its mark, so that damage to the last
 	// synced bytes is detected. 0 means 100 ms.
 	RestAfter time.Duration
@@ -55,6 +57,7 @@ type Pebble struct {
 	restAfter   time.Duration
 	markEvery   time.Duration
 	onFatal     func(error)
+	block       Block
 
 	// life is held shared by every call into Pebble, which panics after its Close.
 	life   sync.RWMutex
@@ -103,6 +106,7 @@ func OpenPebble(dir string, options PebbleOptions) (*Pebble, error) {
 		restAfter:   cmp.Or(options.RestAfter, restAfterDefault),
 		markEvery:   cmp.Or(options.MarkEvery, markEveryDefault),
 		onFatal:     options.OnFatal,
+		block:       options.Block,
 		stripes:     &stripes{seed: maphash.MakeSeed()},
 		syncing:     make(chan *commit, 4096),
 		synced:      make(chan struct{}),

@@ -50,6 +50,8 @@ type Options struct {
 	Files int
 	// Fetches is the number of requests under way at a time; 0 is 32. Each takes 256 KiB of memory.
 	Fetches int
+	// Block, if not nil, runs each wait of a reader for the store.
+	Block func(ctx context.Context, wait func() error) error
 	// FS holds the folder; nil is the file system of the machine.
 	FS vfs.FS
 	// Log receives what fails behind a caller's back; nil discards it.
@@ -87,6 +89,7 @@ type Store struct {
 	bytesMax int64
 	filesMax int
 	log      *slog.Logger
+	block    func(ctx context.Context, wait func() error) error
 
 	slots  chan struct{} // a place for each request under way
 	clock  atomic.Int64  // counts uses of files
@@ -123,11 +126,15 @@ func Open(dir string, options Options) (*Store, error) {
 		filesMax: cmp.Or(options.Files, filesDefault),
 		log:      cmp.Or(options.Log, slog.New(slog.DiscardHandler)),
 		slots:    make(chan struct{}, cmp.Or(options.Fetches, fetchesDefault)),
+		block:    options.Block,
 		closing:  make(chan struct{}),
 		entries:  make(map[string]*entry),
 	}
 	if s.fs == nil {
 		s.fs = vfs.Default
+	}
+	if s.block == nil {
+		s.block = func(_ context.Context, wait func() error) error { return wait() }
 	}
 	var ok bool
 	if s.ranger, ok = options.Store.(Ranger); !ok {

@@ -94,10 +94,16 @@ func (e *entry) read(ctx context.Context, p []byte, offset int64) (int, error) {
 		if a == nil {
 			continue // it has just come
 		}
-		select {
-		case <-a.done:
-		case <-ctx.Done():
-			return n, ctx.Err()
+		err = s.block(ctx, func() error {
+			select {
+			case <-a.done:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if err != nil {
+			return n, err
 		}
 		if errors.Is(a.err, errNotCopied) || errors.Is(a.err, file.ErrClosed) {
 			return e.readDirect(ctx, p, n, at)
@@ -119,12 +125,16 @@ func (e *entry) read(ctx context.Context, p []byte, offset int64) (int, error) {
 // an offset of the file.
 func (e *entry) readDirect(ctx context.Context, p []byte, n int, offset int64) (int, error) {
 	e.store.direct.Add(1)
-	stream, err := e.store.ranger.OpenStream(ctx, e.name, e.size, offset, int64(len(p)-n))
-	if err != nil {
-		return n, err
-	}
-	m, err := io.ReadFull(stream, p[n:])
-	return n + m, errors.Join(err, stream.Close())
+	err := e.store.block(ctx, func() error {
+		stream, err := e.store.ranger.OpenStream(ctx, e.name, e.size, offset, int64(len(p)-n))
+		if err != nil {
+			return err
+		}
+		m, err := io.ReadFull(stream, p[n:])
+		n += m
+		return errors.Join(err, stream.Close())
+	})
+	return n, err
 }
 
 // forward notes a read, and begins to copy what a reader who goes forward needs next: the more, the

@@ -34,13 +34,15 @@ func (s *Store) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error) {
 	if batch.Count() == 0 {
 		return durable{}, nil
 	}
-	c := s.begin()
-	keys := s.turns.keysOf(batch)
-	if err := c.takeTurn(ctx, keys); err != nil {
-		return nil, err
-	}
-	defer s.turns.give(keys)
-	err := c.apply(ctx, planOf(batch))
+	err := s.block.Run(ctx, func() error {
+		c := s.begin()
+		keys := s.turns.keysOf(batch)
+		if err := c.takeTurn(ctx, keys); err != nil {
+			return err
+		}
+		defer s.turns.give(keys)
+		return c.apply(ctx, planOf(batch))
+	})
 	switch {
 	case errors.Is(err, kv.ErrConflict):
 		s.counters.conflicts.Add(1)

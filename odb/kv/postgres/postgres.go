@@ -77,6 +77,8 @@ type Options struct {
 	// connection that says nothing for half of it is given up. A call that meets such a connection at
 	// the end of its time, or sends a large batch, may take twice as long.
 	Deadline time.Duration
+	// Block, if not nil, runs each wait of a call for the database.
+	Block kv.Block
 }
 
 // Store is a kv.Store in a database. Other stores, of this process or others, may use the same
@@ -86,6 +88,7 @@ type Store struct {
 	place       string // of the database, without secrets
 	deadline    time.Duration
 	snapshotAge time.Duration
+	block       kv.Block
 
 	reads  *pgxpool.Pool
 	writes *pgxpool.Pool // whose sessions are serializable and have a fence
@@ -121,6 +124,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 		logger:      options.Logger,
 		deadline:    cmp.Or(max(options.Deadline, 0), deadlineDefault),
 		snapshotAge: options.SnapshotAge,
+		block:       options.Block,
 	}
 	s.turns.seed = maphash.MakeSeed()
 	if s.logger == nil {
@@ -266,6 +270,10 @@ func (c *call) again(ctx context.Context, err error) error {
 // run calls work with a connection of a pool until it succeeds, since work only reads or may be
 // repeated. Errors are those of [call.again].
 func (c *call) run(ctx context.Context, pool *pgxpool.Pool, work func(conn *pgx.Conn) error) error {
+	return c.store.block.Run(ctx, func() error { return c.repeat(ctx, pool, work) })
+}
+
+func (c *call) repeat(ctx context.Context, pool *pgxpool.Pool, work func(conn *pgx.Conn) error) error {
 	for {
 		conn, err := c.acquire(ctx, pool)
 		if err != nil {

@@ -54,7 +54,11 @@ func (s *Store) Snapshot(ctx context.Context) (kv.Snapshot, error) {
 	if err := s.takeSlot(ctx); err != nil {
 		return nil, err
 	}
-	conn, err := s.beginSnapshot(ctx)
+	var conn *pgxpool.Conn
+	err := s.block.Run(ctx, func() (err error) {
+		conn, err = s.beginSnapshot(ctx)
+		return err
+	})
 	if err != nil {
 		<-s.snapshots.slots
 		return nil, err
@@ -173,6 +177,10 @@ func (v *snapshot) Close() error {
 // run calls work with the connection. A reader that gives up does not end the snapshot of the
 // others, so work goes on without its cancellation. A lost connection ends the snapshot.
 func (v *snapshot) run(ctx context.Context, work func(ctx context.Context, conn *pgx.Conn) error) error {
+	return v.store.block.Run(ctx, func() error { return v.runAlone(ctx, work) })
+}
+
+func (v *snapshot) runAlone(ctx context.Context, work func(ctx context.Context, conn *pgx.Conn) error) error {
 	if err := v.store.alive(ctx); err != nil {
 		return err
 	}

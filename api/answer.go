@@ -161,6 +161,10 @@ func (x *transfer) giveUp(cause error) {
 	_ = x.answer.write(x.ctx, &answerWriter{x: x})
 }
 
+// turnBytes is how much of an answer is written in the turn of its request: what a connection takes
+// at once. A turn that waited for a client would be lost to others for a while.
+const turnBytes = 64 << 10
+
 // answerWriter is the writer for a write function.
 type answerWriter struct {
 	x *transfer
@@ -185,6 +189,9 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	}
 	x.stopPatience()
 	x.cost.await()
+	if x.answer.sent+int64(len(p)) > turnBytes {
+		x.conn.endTurn()
+	}
 	n, err := w.w.Write(p)
 	x.answer.sent += int64(n)
 	x.answer.lost = x.answer.lost || err != nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"packhorse/api/exchange"
+	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 )
 
@@ -54,6 +55,7 @@ type conn struct {
 	bound    int64         // for received: limit for the framing of a body; 0 for none
 	ended    bool          // the client has sent its last byte
 	stalled  bool          // the client let a deadline pass
+	turn     *fair.Account // in which the request is served; nil for none
 	counted  bool          // the request has been counted for the rate of its organization, before "100 Continue"
 
 	cut    atomic.Bool // the answer is incomplete, and must not look complete
@@ -110,6 +112,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	var deadline time.Time
 	switch now {
 	case idle:
+		c.endTurn()
 		deadline = c.idleBy
 		if park := start.Add(c.server.limits.ParkAfter); c.served && park.Before(deadline) {
 			deadline = park
@@ -132,7 +135,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	if err := c.sock.readBy(deadline); err != nil {
 		return 0, err
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.read(now, p)
 	if n > 0 && err != nil {
 		err = nil // TLS returns the end together with the last bytes; it will again
 	}
@@ -146,6 +149,27 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return n, c.took(now, p[:n], time.Since(start))
+}
+
+// read reads; during the wait for a body others may have the request's turn at the processors.
+func (c *conn) read(now phase, p []byte) (n int, err error) {
+	x := c.current.Load()
+	if now != inBody || x == nil {
+		return c.Conn.Read(p)
+	}
+	err = fair.Rest(x.ctx, func() (err error) {
+		n, err = c.Conn.Read(p)
+		return err
+	})
+	return n, err
+}
+
+// endTurn ends the turn of a request whose answer has been written.
+func (c *conn) endTurn() {
+	if c.turn != nil {
+		c.turn.End()
+		c.turn = nil
+	}
 }
 
 // took moves to the next phase after a read.
@@ -260,6 +284,7 @@ func (c *conn) gone() bool { return peerGone(c.sock.Conn) }
 // Close is called by fasthttp when it is done with the connection, or when Read has made it give up
 // an idle connection, for which it would keep 40 KiB of buffers (docs/invariants.md 24).
 func (c *conn) Close() error {
+	c.endTurn()
 	if c.parking && phase(c.phase.Load()) == idle {
 		c.parking, c.served = false, false
 		rescue.Beside(func() error { // Shutdown counts connections

@@ -110,8 +110,6 @@ func (x *inner) run(cancel context.CancelCauseFunc) error {
 	if e.Computes { // all of the answer is made before the client gets its first byte
 		patience := time.AfterFunc(s.limits.AnswerWait, func() { cancel(exchange.ErrLateAnswer) })
 		defer patience.Stop()
-	} else {
-		s.processors.Light(x.request.tenant())
 	}
 	if err := e.Handler(x, x.request.grant); err != nil {
 		return err

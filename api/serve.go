@@ -240,15 +240,13 @@ func (s *Server) handle(x *transfer) error {
 	x.conn.beginBody(e.Patient)
 	if !e.open {
 		tenant := x.tenant()
-		if !e.Computes {
-			s.processors.Light(tenant)
-		}
 		budget := s.limits.WorkMax
 		if e.git {
 			budget = 0 // histories may be of any size; a push has limits of its own
 		}
 		x.holding.Begin(s.memory, tenant, e.CostsBytes)
-		x.ctx = fair.Hold(fair.With(x.ctx, s.processors.Account(tenant, budget)), &x.holding)
+		x.account = s.processors.Account(tenant, budget)
+		x.ctx = fair.Hold(fair.With(x.ctx, x.account), &x.holding)
 	}
 	if err := x.cost.begin(); err != nil {
 		return err
@@ -256,18 +254,27 @@ func (s *Server) handle(x *transfer) error {
 	if e.Computes {
 		x.patience = time.AfterFunc(s.limits.AnswerWait, func() { x.cancel(exchange.ErrLateAnswer) })
 	}
-	var err error
-	if e.git {
-		err = s.table.git(x, x.git, x.grant)
-	} else {
-		err = e.Handler(x, x.grant)
-	}
+	err := s.perform(x)
 	if err == nil && x.answer.write != nil {
 		if err = x.cost.goOn(true); err != nil { // a handler that left its body unread
 			x.giveUp(err)
 		}
 	}
 	return err
+}
+
+// perform runs the handler itself, in a turn at the processors.
+func (s *Server) perform(x *transfer) error {
+	if x.account != nil {
+		if err := x.account.Begin(x.ctx, !x.endpoint.Computes && !x.endpoint.git); err != nil {
+			return err
+		}
+		x.conn.turn = x.account
+	}
+	if x.endpoint.git {
+		return s.table.git(x, x.git, x.grant)
+	}
+	return x.endpoint.Handler(x, x.grant)
 }
 
 // tell answers with an error.

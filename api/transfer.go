@@ -47,10 +47,11 @@ type transfer struct {
 	operation exchange.Operation // "" for none
 
 	answer    answer
-	cost      cost         // the memory for its route
-	holding   fair.Holding // and for its growth
-	answering atomic.Bool  // the answer is being written
-	reason    string       // the cause of a refusal or a failure, for the log
+	account   *fair.Account // of its computing time; nil where no token is asked for
+	cost      cost          // the memory for its route
+	holding   fair.Holding  // and for its growth
+	answering atomic.Bool   // the answer is being written
+	reason    string        // the cause of a refusal or a failure, for the log
 	// refusedAs is the status of a refusal that the answer contains in a form of its own, 0 when there
 	// is none.
 	refusedAs int

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"packhorse/odb/fair"
 )
 
 // lines admit the transactions of a repository in the order of arrival: the first one of those that
@@ -91,10 +93,16 @@ func (p *place) await(ctx context.Context) (*group, error) {
 	select {
 	case g = <-p.turn:
 	default:
-		select {
-		case g = <-p.turn:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		err := fair.Rest(ctx, func() error {
+			select {
+			case g = <-p.turn:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	p.holds, p.begins = g, g == nil

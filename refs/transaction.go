@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/pack/invariants"
 	"packhorse/pack/object"
@@ -211,10 +212,10 @@ func (s *Store) commit(
 		case stays:
 		}
 		if s.lines.stay(repo, p) {
-			<-g.ready
+			rest(ctx, g.ready)
 			s.conclude(ctx, g)
 		} else {
-			<-g.done
+			rest(ctx, g.done)
 		}
 		switch {
 		case g.sendsBack(p):
@@ -227,6 +228,15 @@ func (s *Store) commit(
 		}
 	}
 	return Result{}, nil, told, fmt.Errorf("commit to %s: %w", repo, ErrBusy)
+}
+
+// rest waits until done is closed.
+func rest(ctx context.Context, done <-chan struct{}) {
+	select {
+	case <-done:
+	default:
+		_ = fair.Rest(ctx, func() error { <-done; return nil }) // the wait does not fail
+	}
 }
 
 // try is what one try of a transaction came to.

@@ -14,6 +14,7 @@ import (
 	"packhorse/api"
 	"packhorse/engine"
 	"packhorse/engine/identity"
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/file/cache"
 	"packhorse/odb/file/s3"
@@ -69,7 +70,7 @@ func lockedFolder(flags sharedFlags) string {
 
 // openKeys opens the database.
 func (f sharedFlags) openKeys(ctx context.Context, logger *slog.Logger) (*postgres.Store, error) {
-	keys, err := postgres.Open(ctx, postgres.Options{URL: f.Keys, Conns: f.KeysConns, Logger: logger})
+	keys, err := postgres.Open(ctx, postgres.Options{URL: f.Keys, Conns: f.KeysConns, Logger: logger, Block: fair.Rest})
 	if err != nil {
 		return nil, fmt.Errorf("--keys: %w", err)
 	}
@@ -123,7 +124,7 @@ func (s *store) openShared(
 		return nil, nil, fmt.Errorf("--files: %w", err)
 	}
 	s.shared.files, err = cache.Open(filepath.Join(dir, blocksFolder),
-		cache.Options{Store: s.shared.bucket, Bytes: int64(flags.CacheBytes), Log: logger})
+		cache.Options{Store: s.shared.bucket, Bytes: int64(flags.CacheBytes), Block: fair.Rest, Log: logger})
 	if err != nil {
 		return nil, nil, err
 	}

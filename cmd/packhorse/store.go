@@ -17,6 +17,7 @@ import (
 	"packhorse/engine/maintain"
 	"packhorse/engine/quota"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/space"
@@ -248,7 +249,7 @@ func (s *store) openEmbedded(
 	_ context.Context, dir string, flags storeFlags, logger *slog.Logger,
 ) (kv.Store, file.Store, error) {
 	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder),
-		kv.PebbleOptions{FS: s.space.FS(), MemoryBytes: flags.share(keysShare), Logger: logger})
+		kv.PebbleOptions{FS: s.space.FS(), MemoryBytes: flags.share(keysShare), Logger: logger, Block: fair.Rest})
 	if errors.Is(err, kv.ErrLocked) {
 		return nil, nil, fmt.Errorf("%s %w", dir, errInUse)
 	}

@@ -17,34 +17,49 @@ var ErrWork = errors.New("fair: the request takes too much computing")
 const (
 	// quantum is the computing time after which waiting requests go first.
 	quantum = time.Millisecond
-	// lightRecent is how long a processor is left free after a light request of another tenant.
-	lightRecent = 5 * time.Millisecond
+	// recent is how long a processor is left free of computations after a request of another tenant.
+	recent = 5 * time.Millisecond
+	// shared is how long after a request of another organization a disk counts as shared with it.
+	shared = 100 * time.Millisecond
+	// lightMax is how much a light request may compute in its own turns alone. What computes more
+	// takes turns for computations.
+	lightMax = 4 * time.Millisecond
 	// stalled is the time without a turn that begins or ends after which a waiter goes on without one:
 	// the holders of the turns wait for something themselves, perhaps for that waiter.
 	stalled = time.Second
 )
 
-// Processors shares out the time of the processors among long computations.
+// Processors shares out the time of the processors: among requests by turns of [Account.Begin], and
+// among long computations by turns of [Do].
 //
-// The tenant with the least charged time goes next: first among organizations, then repositories,
-// then tokens. A tenant that was idle starts at the level of the others. The number of turns is the
-// number of processors, and one less while light requests of others arrive, which take no turn. All
-// methods may be called concurrently.
+// Of either kind, the tenant with the least charged time goes next: first among organizations, then
+// repositories, then tokens. A tenant that was idle starts at the level of the others. The number
+// of turns for computations is the number of processors, and one less while requests of others
+// arrive. Requests have one turn more than there are processors, so that none is idle while a turn
+// changes hands. All methods may be called concurrently.
 type Processors struct {
 	count   int
+	made    time.Time
 	waiters atomic.Int64 // number of waiters; changed under mu
 
-	mu      sync.Mutex
-	running int       // guarded by mu
-	root    node      // guarded by mu; used is the time charged, in nanoseconds, and never less than the parent's start
-	tick    int64     // guarded by mu
-	moved   time.Time // guarded by mu: when a turn began or ended
+	mu       sync.Mutex
+	requests node      // guarded by mu; used is the time charged, in nanoseconds, and never less than the parent's start
+	computes node      // guarded by mu; the same for computations
+	tick     int64     // guarded by mu
+	moved    time.Time // guarded by mu: when a turn began or ended
 
-	latest, other light // guarded by mu: the last light request, and the last one of another tenant
+	syncing map[string]*syncs // guarded by mu: by organization
+
+	latest  arrival // guarded by mu: the last request
+	other   arrival // guarded by mu: the last one of another repository than latest
+	foreign arrival // guarded by mu: the last one of another organization than latest
+
+	oldest, newest *Account // guarded by mu: those in a turn of [Account.Begin], in the order of its begin
+	watched        bool     // guarded by mu: a timer looks after them
 }
 
-// light is the time and the tenant of a light request.
-type light struct {
+// arrival is the time and the tenant of a request.
+type arrival struct {
 	org, repo string
 	at        time.Time
 }
@@ -54,7 +69,7 @@ func NewProcessors(count int) *Processors {
 	if count <= 0 {
 		count = runtime.GOMAXPROCS(0)
 	}
-	return &Processors{count: count}
+	return &Processors{count: count, made: time.Now()}
 }
 
 // Account is the computing time of one request.
@@ -63,6 +78,8 @@ type Account struct {
 	tenant     Tenant
 	budget     time.Duration
 	spent      atomic.Int64
+	light      bool // set before it is served
+	serving    serving
 }
 
 // Account opens an account for a request that may compute for budget, or without limit if budget
@@ -85,23 +102,12 @@ func With(ctx context.Context, a *Account) context.Context {
 	return context.WithValue(ctx, accountKey{}, a)
 }
 
-// Light records a request that computes too little to need a turn.
-func (p *Processors) Light(t Tenant) {
-	now := time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.latest.org != t.Org || p.latest.repo != t.Repo {
-		p.other = p.latest
-		p.latest.org, p.latest.repo = t.Org, t.Repo
-	}
-	p.latest.at = now
-}
-
 // turn is the right to compute. It belongs to the goroutine that runs the function given to [Do].
 type turn struct {
 	account *Account
 	mu      sync.Mutex // held by the goroutine that checks the turn; other goroutines of the same work skip the check
-	token   *node
+	lent    bool       // it is that of the request itself, as yet; guarded by mu
+	token   *node      // guarded by mu, as began
 	began   time.Time
 }
 
@@ -112,14 +118,22 @@ type turn struct {
 // Errors: those of work; [ErrWork]; the cause of ctx's end.
 func Do(ctx context.Context, work func(ctx context.Context) error) error {
 	a, _ := ctx.Value(accountKey{}).(*Account)
-	if a == nil || ctx.Value(turnKey{}) != nil {
+	within, apart := turnOf(ctx)
+	if a == nil || within != nil {
 		return work(ctx)
 	}
-	t := &turn{account: a}
-	if err := t.begin(ctx, false); err != nil {
-		return err
+	t := &turn{account: a, lent: !apart && a.light && a.isServed() && a.Spent() < lightMax}
+	served := t.lent
+	if !t.lent {
+		served = !apart && a.leave()
+		if err := t.begin(ctx, false); err != nil {
+			if served {
+				a.goOn(ctx)
+			}
+			return err
+		}
 	}
-	defer t.end()
+	defer t.giveBack(ctx, served)
 	if a.exceeded() {
 		return ErrWork
 	}
@@ -134,11 +148,20 @@ func Pause(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t, _ := ctx.Value(turnKey{}).(*turn)
-	if t == nil || !t.mu.TryLock() {
+	t, apart := turnOf(ctx)
+	if t == nil {
+		if a, _ := ctx.Value(accountKey{}).(*Account); a != nil && !apart {
+			return a.pause(ctx)
+		}
+		return nil
+	}
+	if !t.mu.TryLock() {
 		return nil
 	}
 	defer t.mu.Unlock()
+	if t.lent {
+		return t.outgrow(ctx)
+	}
 	now := time.Now()
 	if now.Sub(t.began) < quantum {
 		return nil
@@ -155,15 +178,42 @@ func Pause(ctx context.Context) error {
 	return t.begin(ctx, true)
 }
 
+// outgrow makes a turn that is lent by its request one of its own, when it has lasted for a while
+// and others wait or compute.
+func (t *turn) outgrow(ctx context.Context) error {
+	a := t.account
+	now := time.Now()
+	if !a.isServedSince(now, quantum) {
+		return nil
+	}
+	a.recharge(now)
+	if a.exceeded() {
+		return ErrWork
+	}
+	if a.Spent() < lightMax || !a.processors.compete() || !a.leave() {
+		return nil
+	}
+	t.lent = false
+	return t.begin(ctx, true)
+}
+
 // Rest runs wait, which blocks, and gives the turn back until wait returns. Its error is that of
 // wait.
 func Rest(ctx context.Context, wait func() error) error {
-	t, _ := ctx.Value(turnKey{}).(*turn)
+	t, apart := turnOf(ctx)
 	if t == nil {
+		if a, _ := ctx.Value(accountKey{}).(*Account); a != nil && !apart {
+			return a.rest(ctx, wait)
+		}
 		return wait()
 	}
-	t.mu.Lock()
+	if !t.mu.TryLock() { // a Rest in a Rest, or beside a Pause of another goroutine
+		return wait()
+	}
 	defer t.mu.Unlock()
+	if t.lent {
+		return t.account.rest(ctx, wait)
+	}
 	t.end()
 	err := wait()
 	if lost := t.begin(context.WithoutCancel(ctx), true); lost != nil {
@@ -175,17 +225,33 @@ func Rest(ctx context.Context, wait func() error) error {
 // Apart returns a context for a goroutine that works for ctx and takes turns of its own, even if
 // ctx is within a turn.
 func Apart(ctx context.Context) context.Context {
-	if ctx.Value(turnKey{}) == nil {
+	if t, apart := turnOf(ctx); apart || t == nil && ctx.Value(accountKey{}) == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, turnKey{}, nil)
+	return context.WithValue(ctx, turnKey{}, (*turn)(nil))
 }
 
-// Charge returns ctx with the account of another context, if that has one: for work that may
-// outlive its initiator.
+// Beside returns a context for a goroutine that works for ctx. Within a turn of [Do] it works in
+// that turn, otherwise it takes turns of its own.
+func Beside(ctx context.Context) context.Context {
+	if t, _ := turnOf(ctx); t != nil {
+		return ctx
+	}
+	return Apart(ctx)
+}
+
+// turnOf returns the turn of [Do] that ctx is within, if any. Otherwise apart reports whether it is
+// of [Apart], which the turn of [Account.Begin] does not concern.
+func turnOf(ctx context.Context) (t *turn, apart bool) {
+	t, is := ctx.Value(turnKey{}).(*turn)
+	return t, is && t == nil
+}
+
+// Charge returns ctx with the account of another context, if that has one: for work in a goroutine
+// of its own that may outlive its initiator.
 func Charge(ctx, other context.Context) context.Context {
 	if a, _ := other.Value(accountKey{}).(*Account); a != nil {
-		return With(ctx, a)
+		return Apart(With(ctx, a))
 	}
 	return ctx
 }
@@ -199,11 +265,14 @@ func (t *turn) charge(now time.Time) {
 }
 
 func (t *turn) chargeLocked(now time.Time) {
-	took := int64(now.Sub(t.began))
+	t.account.chargeLocked(t.token, now.Sub(t.began))
 	t.began = now
-	t.account.spent.Add(took)
-	for n := t.token; n != nil; n = n.parent {
-		n.used += took
+}
+
+func (a *Account) chargeLocked(token *node, took time.Duration) {
+	a.spent.Add(int64(took))
+	for n := token; n != nil; n = n.parent {
+		n.used += int64(took)
 		n.sort()
 	}
 }
@@ -214,25 +283,26 @@ func (t *turn) begin(ctx context.Context, goesOn bool) error {
 	p := t.account.processors
 	now := time.Now()
 	p.mu.Lock()
-	t.token = p.enterLocked(t.account.tenant)
-	if p.root.waiting == 0 && p.running < p.roomLocked(t.account.tenant, now) {
+	t.token = p.enterLocked(&p.computes, t.account.tenant)
+	if p.computes.waiting == 0 && p.computes.held < p.roomLocked(t.account.tenant, now) {
 		p.startLocked(t.token, now)
 		p.mu.Unlock()
 		t.began = now
 		return nil
 	}
-	w := &waiter{token: t.token, done: make(chan error, 1)}
+	w := &waiter{token: t.token, computes: t, done: make(chan error, 1)}
 	p.tick++
 	w.join(p.tick)
 	p.waiters.Add(1)
 	p.dispatchLocked(now)
 	p.mu.Unlock()
-	err := t.await(ctx, w, goesOn)
+	err := p.await(ctx, w, goesOn)
 	t.began = time.Now()
 	return err
 }
 
-func (t *turn) await(ctx context.Context, w *waiter, goesOn bool) error {
+// await waits for the turn of w. With goesOn the caller gets one even if ctx has ended.
+func (p *Processors) await(ctx context.Context, w *waiter, goesOn bool) error {
 	ticker := time.NewTicker(stalled)
 	defer ticker.Stop()
 	for {
@@ -240,11 +310,11 @@ func (t *turn) await(ctx context.Context, w *waiter, goesOn bool) error {
 		case err := <-w.done:
 			return err
 		case now := <-ticker.C:
-			if t.account.processors.pass(w, now) {
+			if p.pass(w, now) {
 				return nil
 			}
 		case <-ctx.Done():
-			t.account.processors.leave(w, goesOn)
+			p.leave(w, goesOn)
 			if goesOn {
 				return ctx.Err()
 			}
@@ -279,6 +349,8 @@ func (p *Processors) leave(w *waiter, goesOn bool) {
 	case !admitted:
 		w.part()
 		p.waiters.Add(-1)
+	case !goesOn && w.serves != nil:
+		w.serves.endLocked(now)
 	case !goesOn:
 		p.endLocked(w.token, now)
 	}
@@ -289,7 +361,11 @@ func (p *Processors) leave(w *waiter, goesOn bool) {
 func (p *Processors) admitLocked(w *waiter, now time.Time) {
 	w.part()
 	p.waiters.Add(-1)
-	p.startLocked(w.token, now)
+	if w.serves != nil {
+		w.serves.startLocked(now)
+	} else {
+		p.startLocked(w.token, now)
+	}
 	w.done <- nil
 }
 
@@ -304,11 +380,24 @@ func (t *turn) end() {
 	p.dispatchLocked(now)
 }
 
-// startLocked counts one more running computation. A token that was idle starts no earlier than its
-// siblings.
+// giveBack ends a turn, unless it is still that of the request. A request that was served goes on
+// in a turn of its own.
+func (t *turn) giveBack(ctx context.Context, served bool) {
+	t.mu.Lock()
+	lent := t.lent
+	t.mu.Unlock()
+	if lent {
+		return
+	}
+	t.end()
+	if served {
+		t.account.goOn(ctx)
+	}
+}
+
+// startLocked begins a turn. A token that was idle starts no earlier than its siblings.
 func (p *Processors) startLocked(token *node, now time.Time) {
 	p.moved = now
-	p.running++
 	p.tick++
 	for n := token; n != nil; n = n.parent {
 		n.held++
@@ -322,22 +411,18 @@ func (p *Processors) startLocked(token *node, now time.Time) {
 
 func (p *Processors) endLocked(token *node, now time.Time) {
 	p.moved = now
-	p.running--
 	for n := token; n != nil; n = n.parent {
 		n.held--
 		if invariants.Enabled {
 			invariants.Check(n.held >= 0, "fair: %q has %d turns", n.key, n.held)
 		}
 	}
-	if invariants.Enabled {
-		invariants.Check(p.running == p.root.held, "fair: %d compute in %d turns", p.running, p.root.held)
-	}
 }
 
 // enterLocked returns the node of a tenant. An idle tenant starts at the level of the running ones:
 // it has saved nothing up.
-func (p *Processors) enterLocked(t Tenant) *node {
-	token := p.root.find(t, p.tick)
+func (p *Processors) enterLocked(root *node, t Tenant) *node {
+	token := root.find(t, p.tick)
 	for n := token; n.parent != nil; n = n.parent {
 		if n.waiting == 0 && n.held == 0 {
 			n.used = max(n.used, n.parent.start)
@@ -348,39 +433,71 @@ func (p *Processors) enterLocked(t Tenant) *node {
 
 // dispatchLocked gives turns to the next waiters.
 func (p *Processors) dispatchLocked(now time.Time) {
-	for p.root.waiting > 0 {
-		n := &p.root
-		for n.first == nil {
-			n = n.next.first()
-		}
-		w := n.first
-		if p.running >= p.roomFor(n, now) {
-			return
+	for p.requests.waiting > 0 && p.requests.held <= p.count {
+		p.admitLocked(p.requests.nextWaiter(), now)
+	}
+	for p.computes.waiting > 0 {
+		w := p.computes.nextWaiter()
+		if p.computes.held >= p.roomLocked(w.computes.account.tenant, now) {
+			break
 		}
 		p.admitLocked(w, now)
 	}
+	p.watchLocked()
+}
+
+// nextWaiter returns the first waiter below a root that has one.
+func (n *node) nextWaiter() *waiter {
+	for n.first == nil {
+		n = n.next.first()
+	}
+	return n.first
+}
+
+// compete reports whether a request waits, or a computation waits or runs.
+func (p *Processors) compete() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.requests.waiting+p.computes.waiting+p.computes.held > 0
+}
+
+// arriveLocked records a request.
+func (p *Processors) arriveLocked(t Tenant, now time.Time) {
+	if p.latest.org != t.Org {
+		p.foreign = p.latest
+	}
+	if p.latest.org != t.Org || p.latest.repo != t.Repo {
+		p.other = p.latest
+		p.latest.org, p.latest.repo = t.Org, t.Repo
+	}
+	p.latest.at = now
 }
 
 // crowded reports whether more computations run than the tenant's room allows.
 func (p *Processors) crowded(t Tenant, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.running > p.roomLocked(t, now)
+	return p.computes.held > p.roomLocked(t, now)
 }
 
-func (p *Processors) roomFor(token *node, now time.Time) int {
-	return p.roomLocked(Tenant{Org: token.parent.parent.key, Repo: token.parent.key}, now)
-}
-
-// roomLocked is the number of turns if a tenant is next: one less than the processors while light
+// roomLocked is the number of computations if a tenant is next: one less than the processors while
 // requests of others arrive.
 func (p *Processors) roomLocked(t Tenant, now time.Time) int {
 	l := &p.latest
 	if l.org == t.Org && l.repo == t.Repo {
 		l = &p.other
 	}
-	if p.count > 1 && now.Sub(l.at) < lightRecent {
+	if p.count > 1 && now.Sub(l.at) < recent {
 		return p.count - 1
 	}
 	return p.count
+}
+
+// sharesLocked reports whether requests of other organizations arrive.
+func (p *Processors) sharesLocked(org string, now time.Time) bool {
+	l := &p.latest
+	if l.org == org {
+		l = &p.foreign
+	}
+	return now.Sub(l.at) < shared
 }

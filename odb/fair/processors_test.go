@@ -3,7 +3,6 @@ package fair_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -104,38 +103,6 @@ func TestProcessorsAreShared(t *testing.T) {
 					if got := float64(spent[i]) / float64(2*all); got < want-0.02 || got > want+0.02 {
 						t.Errorf("%v got %.3f of the time, want %.3f", test.crews[i].tenant, got, want)
 					}
-				}
-			})
-		})
-	}
-}
-
-// While light requests of others arrive, one processor is left to them.
-func TestProcessorsLeaveRoom(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		light fair.Tenant
-		most  int64
-	}{{tenant("b", "r", ""), 1}, {tenant("a", "other", ""), 1}, {tenant("a", "r", ""), 2}} {
-		t.Run(fmt.Sprint(test.light), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				p := fair.NewProcessors(2)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				p.Light(test.light)
-				var running, most atomic.Int64
-				var all sync.WaitGroup
-				for range 4 {
-					all.Go(func() { _ = toil(fair.With(ctx, p.Account(tenant("a", "r", ""), 0)), &running, &most) })
-				}
-				for ctx.Err() == nil {
-					p.Light(test.light)
-					time.Sleep(2 * time.Millisecond)
-				}
-				all.Wait()
-				if most.Load() != test.most {
-					t.Errorf("%d computed at once, want %d", most.Load(), test.most)
 				}
 			})
 		})

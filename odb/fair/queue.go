@@ -75,8 +75,12 @@ type waiter struct {
 	token  *node
 	amount int64
 	done   chan error // capacity for the one answer, which is sent under the lock of the queue
-	before *waiter    // in the queue of its token
-	after  *waiter
+
+	// Who waits for a turn at the processors: a request, or a computation.
+	serves   *Account
+	computes *turn
+	before   *waiter // in the queue of its token
+	after    *waiter
 }
 
 // join appends w to its token's queue. It unblocks the nodes on the way up.

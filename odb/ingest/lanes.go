@@ -99,7 +99,7 @@ func newLanes(ctx context.Context, in *Ingest, count int, cancel context.CancelC
 		one.bases = baseCache{bytesMax: func() int64 { return in.memory.bases() / int64(lanes) }, buffers: &one.buffers}
 		l.lanes = append(l.lanes, one)
 		rescue.Go(&l.wait, func() error {
-			l.run(ctx, one)
+			l.run(fair.Beside(ctx), one)
 			return nil
 		}, l.cancel)
 	}

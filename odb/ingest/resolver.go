@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/rescue"
 	"packhorse/pack/object"
@@ -50,7 +51,7 @@ func newResolver(in *Ingest, left int) *resolver {
 
 // run resolves all families whose root is a whole entry of the pack, and those of the given roots.
 func (r *resolver) run(ctx context.Context, roots []branch) error {
-	ctx, cancel := context.WithCancel(ctx)
+	working, cancel := context.WithCancel(fair.Beside(ctx))
 	defer cancel()
 	r.branches = roots
 	r.active = r.workers
@@ -60,16 +61,16 @@ func (r *resolver) run(ctx context.Context, roots []branch) error {
 		w := newResolveWorker(r)
 		workers[i] = w
 		rescue.Go(&wait, func() error {
-			if err := w.run(ctx); err != nil {
+			if err := w.run(working); err != nil {
 				return err
 			}
-			return w.x.finish(ctx)
+			return w.x.finish(working)
 		}, func(err error) {
 			r.fail(err)
 			cancel()
 		})
 	}
-	wait.Wait()
+	_ = fair.Rest(ctx, func() error { wait.Wait(); return nil }) // the workers keep their errors
 	for _, w := range workers {
 		r.in.table.setDone(w.x.done)
 	}

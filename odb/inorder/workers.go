@@ -26,7 +26,7 @@ func Start[T, R any](
 	ctx context.Context, o Options, work func(ctx context.Context, item T) (R, error),
 ) *Workers[T, R] {
 	o.setDefaults()
-	return &Workers[T, R]{ctx: ctx, work: work, todo: make(chan *Task[T, R], o.Ahead), max: o.Workers}
+	return &Workers[T, R]{ctx: fair.Beside(ctx), work: work, todo: make(chan *Task[T, R], o.Ahead), max: o.Workers}
 }
 
 // Add adds an item. It gives back the turn of ctx while it waits for room.

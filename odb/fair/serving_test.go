@@ -1,0 +1,275 @@
+package fair_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"packhorse/odb/fair"
+)
+
+// serve begins a request of a tenant. The caller ends its turn.
+func serve(t *testing.T, p *fair.Processors, org string, budget time.Duration) (context.Context, *fair.Account) {
+	t.Helper()
+	account := p.Account(tenant(org, "r", "t"), budget)
+	if err := account.Begin(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	return fair.With(t.Context(), account), account
+}
+
+// nothingTaken fails the test if a turn is still taken.
+func nothingTaken(t *testing.T, p *fair.Processors) {
+	t.Helper()
+	if requests, computations := p.Taken(); requests != 0 || computations != 0 {
+		t.Errorf("%d turns of requests and %d of computations are still taken", requests, computations)
+	}
+}
+
+// Of two organizations with any number of clients, each gets half of the requests served.
+func TestRequestsAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(1)
+		var served [2]atomic.Int64
+		until := time.Now().Add(time.Second)
+		var all sync.WaitGroup
+		for i, clients := range []int{64, 4} {
+			for range clients {
+				all.Go(func() {
+					for time.Now().Before(until) {
+						ctx, account := serve(t, p, string(rune('a'+i)), 0)
+						time.Sleep(time.Millisecond)
+						// Who waits for something comes back into the queue behind it.
+						if err := fair.Rest(ctx, func() error { time.Sleep(time.Millisecond); return nil }); err != nil {
+							t.Error(err)
+						}
+						time.Sleep(time.Millisecond)
+						served[i].Add(1)
+						account.End()
+					}
+				})
+			}
+		}
+		all.Wait()
+		nothingTaken(t, p)
+		many, few := served[0].Load(), served[1].Load()
+		if few < many*9/10 || few+many < 900 {
+			t.Errorf("64 clients were served %d times, 4 of another organization %d times", many, few)
+		}
+	})
+}
+
+// A request that waits for something without a Rest has its turn for a while only.
+func TestTurnsLapse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(1)
+		open := make(chan struct{})
+		var all sync.WaitGroup
+		for range 2 { // as many as there are turns
+			_, account := serve(t, p, "a", 0)
+			all.Go(func() {
+				<-open
+				account.End()
+			})
+		}
+		begun := time.Now()
+		for range 2 {
+			_, account := serve(t, p, "a", 0)
+			account.End()
+		}
+		if took := time.Since(begun); took > 20*time.Millisecond {
+			t.Errorf("the next ones were served after %v", took)
+		}
+		close(open)
+		all.Wait()
+		nothingTaken(t, p)
+	})
+}
+
+// Do goes on in the turn of the request. It takes one of its own when it lasts and others compute,
+// and the request goes on in its own turn afterwards.
+func TestDoInARequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(2)
+		ctx, account := serve(t, p, "a", 0)
+		taken := func(requests, computations int) {
+			t.Helper()
+			if r, c := p.Taken(); r != requests || c != computations {
+				t.Errorf("%d turns of requests and %d of computations are taken, want %d and %d", r, c, requests, computations)
+			}
+		}
+		err := fair.Do(ctx, func(ctx context.Context) error {
+			taken(1, 0)
+			time.Sleep(2 * time.Millisecond)
+			if err := fair.Pause(ctx); err != nil {
+				return err
+			}
+			taken(1, 0) // nobody else is there
+			return fair.Do(fair.With(t.Context(), p.Account(tenant("b", "r", "t"), 0)), func(context.Context) error {
+				time.Sleep(2 * time.Millisecond)
+				if err := fair.Pause(ctx); err != nil {
+					return err
+				}
+				taken(0, 2)
+				return fair.Rest(ctx, func() error { taken(0, 1); return nil })
+			})
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		taken(1, 0)
+		account.End()
+		nothingTaken(t, p)
+		if spent := account.Spent(); spent < 4*time.Millisecond {
+			t.Errorf("it was charged %v", spent)
+		}
+	})
+}
+
+// A goroutine that works for a request takes turns of its own: the request's goes on.
+func TestApartFromARequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(2)
+		ctx, account := serve(t, p, "a", 0)
+		var all sync.WaitGroup
+		all.Go(func() {
+			_ = fair.Do(fair.Apart(ctx), func(context.Context) error {
+				if requests, computations := p.Taken(); requests != 1 || computations != 1 {
+					t.Errorf("%d turns of requests and %d of computations are taken", requests, computations)
+				}
+				return nil
+			})
+		})
+		all.Wait()
+		account.End()
+		nothingTaken(t, p)
+	})
+}
+
+// The budget of a request counts what it computes outside of Do too.
+func TestRequestBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(1)
+		ctx, account := serve(t, p, "a", 10*time.Millisecond)
+		var err error
+		steps := 0
+		for ; err == nil && steps < 100; steps++ {
+			time.Sleep(time.Millisecond)
+			err = fair.Pause(ctx)
+		}
+		if !errors.Is(err, fair.ErrWork) || steps > 12 {
+			t.Errorf("after %d steps: %v", steps, err)
+		}
+		account.End()
+		nothingTaken(t, p)
+	})
+}
+
+// A request whose context ends leaves the queue, and a pause of another goroutine does not keep a
+// turn beyond the end of the request.
+func TestRequestsLeave(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(1)
+		ctx, first := serve(t, p, "a", 0)
+		_, second := serve(t, p, "a", 0)
+		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := p.Account(tenant("b", "r", "t"), 0).Begin(impatient, true); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a request that has ended: %v", err)
+		}
+		var all sync.WaitGroup
+		all.Go(func() { _, third := serve(t, p, "b", 0); third.End() })
+		synctest.Wait()
+		all.Go(func() {
+			time.Sleep(2 * time.Millisecond)
+			_ = fair.Pause(ctx) // gives its turn to the third
+		})
+		time.Sleep(3 * time.Millisecond)
+		first.End()
+		second.End()
+		all.Wait()
+		nothingTaken(t, p)
+	})
+}
+
+// While requests of other organizations are served, an organization syncs one after the other, and
+// otherwise as it likes.
+func TestSyncsTakeTurns(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		other string
+		most  int64
+	}{"alone": {"a", 8}, "beside others": {"b", 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := fair.NewProcessors(2)
+				var running, most atomic.Int64
+				_, other := serve(t, p, test.other, 0)
+				other.End()
+				var all sync.WaitGroup
+				for range 8 {
+					all.Go(func() {
+						err := fair.Sync(fair.With(t.Context(), p.Account(tenant("a", "r", "t"), 0)), func() error {
+							if n := running.Add(1); n > most.Load() {
+								most.Store(n)
+							}
+							time.Sleep(time.Millisecond)
+							running.Add(-1)
+							return nil
+						})
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if most.Load() != test.most {
+					t.Errorf("%d at once, want %d", most.Load(), test.most)
+				}
+			})
+		})
+	}
+}
+
+// A sync whose context ends leaves the line, and the next one begins.
+func TestSyncsLeave(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(2)
+		_, other := serve(t, p, "b", 0)
+		other.End()
+		ctx := fair.With(t.Context(), p.Account(tenant("a", "r", "t"), 0))
+		err := fair.Sync(ctx, func() error {
+			impatient, cancel := context.WithTimeout(ctx, time.Millisecond)
+			defer cancel()
+			return fair.Sync(impatient, func() error { return nil })
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		if err := fair.Sync(ctx, func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func BenchmarkBegin(b *testing.B) {
+	p := fair.NewProcessors(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		account := p.Account(tenant("a", "r", ""), 0)
+		_ = account.Begin(b.Context(), true)
+		account.End()
+	}
+}

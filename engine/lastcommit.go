@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"packhorse/odb"
 	"packhorse/odb/fair"
@@ -26,9 +27,10 @@ func (s Slot) hold(ctx context.Context) (release func(), err error) {
 // function that releases them; nil does not wait.
 type Reserve func(ctx context.Context, sizeBytes int64) (release func(), err error)
 
-// traceMemory reserves the memory of a last-modified trace, step by step. It belongs to one
-// goroutine.
+// traceMemory reserves the memory of a last-modified trace, step by step, and takes a slot for one
+// that is large. It belongs to one goroutine.
 type traceMemory struct {
+	slot     Slot
 	reserve  Reserve
 	limit    int64 // of one trace
 	left     int64 // up to the limit
@@ -36,11 +38,12 @@ type traceMemory struct {
 	releases []func()
 }
 
-// traceStep is the size of one reservation. The first step is part of the fixed cost of a listing.
+// traceStep is the size of one reservation. The first step is part of the fixed cost of a listing,
+// and needs no slot.
 const traceStep = 4 << 20
 
-func newTraceMemory(limit int64, reserve Reserve) *traceMemory {
-	return &traceMemory{reserve: reserve, limit: limit, left: limit, admitted: traceStep}
+func newTraceMemory(limit int64, slot Slot, reserve Reserve) *traceMemory {
+	return &traceMemory{slot: slot, reserve: reserve, limit: limit, left: limit, admitted: traceStep}
 }
 
 // admit reserves sizeBytes more for a trace. Errors: [LimitError]; those of reserving.
@@ -51,6 +54,13 @@ func (m *traceMemory) admit(ctx context.Context, sizeBytes int64) error {
 		}
 	}
 	for m.admitted -= sizeBytes; m.admitted < 0 && m.reserve != nil; {
+		if len(m.releases) == 0 {
+			release, err := m.slot.hold(ctx)
+			if err != nil {
+				return err
+			}
+			m.releases = append(m.releases, release)
+		}
 		step := max(traceStep, -m.admitted)
 		release, err := m.reserve(ctx, step)
 		if err != nil {
@@ -64,7 +74,7 @@ func (m *traceMemory) admit(ctx context.Context, sizeBytes int64) error {
 
 // release gives everything back.
 func (m *traceMemory) release() {
-	for _, release := range m.releases {
+	for _, release := range slices.Backward(m.releases) {
 		release()
 	}
 	m.releases = nil
@@ -95,8 +105,8 @@ func newHistoryCache[K comparable, V any](bytesMax int64) lru.Cache[K, V] {
 }
 
 // trace returns the last changes of the files at a path of a revision, or with flat those of the
-// entries of a folder, from the cache or by a walk, which holds a slot. reserve accounts for the
-// memory of the walk until it ends; then the cache does.
+// entries of a folder, from the cache or by a walk, which holds a slot if it is large. reserve
+// accounts for the memory of the walk until it ends; then the cache does.
 func (h *Host) trace(
 	ctx context.Context, at position, path string, flat bool, slot Slot, reserve Reserve,
 ) (*revwalk.TracedFolder, error) {
@@ -107,16 +117,9 @@ func (h *Host) trace(
 	if known, _ := h.traces.Get(key); known.Knows(path) {
 		return known, nil
 	}
-	release, err := slot.hold(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	memory := newTraceMemory(h.limits.TraceBytesMax, reserve)
+	memory := newTraceMemory(h.limits.TraceBytesMax, slot, reserve)
 	defer memory.release()
-	options := revwalk.TraceOptions{Path: path, Flat: flat, Admit: func(sizeBytes int64) error {
-		return memory.admit(ctx, sizeBytes)
-	}}
+	options := revwalk.TraceOptions{Path: path, Flat: flat}
 	if h.traces.Len() > 0 {
 		options.Known = func(commit object.ID) *revwalk.TracedFolder {
 			earlier := key
@@ -126,7 +129,8 @@ func (h *Host) trace(
 		}
 	}
 	var found *revwalk.TracedFolder
-	err = fair.Do(ctx, func(ctx context.Context) error {
+	err := fair.Do(ctx, func(ctx context.Context) (err error) {
+		options.Admit = func(sizeBytes int64) error { return memory.admit(ctx, sizeBytes) }
 		found, err = revwalk.Trace(ctx, at.view, at.revision.Commit, options)
 		return err
 	})

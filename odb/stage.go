@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/hot"
 	"packhorse/odb/kv"
@@ -333,11 +334,12 @@ func (s *Store) settle(ctx context.Context, names []string) {
 		return
 	}
 	rescue.Go(&s.settlers, func() error {
-		var err error
-		for _, name := range names {
-			err = errors.Join(err, file.Settle(ctx, s.Files, name))
-		}
-		return err
+		return fair.Sync(fair.Apart(ctx), func() (err error) {
+			for _, name := range names {
+				err = errors.Join(err, file.Settle(ctx, s.Files, name))
+			}
+			return err
+		})
 	}, func(err error) { s.log.WarnContext(ctx, "failed to move a file to its place", "error", err) })
 }
 

@@ -281,7 +281,8 @@ func (s *Store) replaceTips(
 		if s.intents != nil {
 			s.intents.Registered(name)
 		}
-		if err := file.Settle(ctx, s.Files, name); err != nil { // the next start tries again
+		settle := func() error { return file.Settle(ctx, s.Files, name) }
+		if err := fair.Sync(ctx, settle); err != nil { // the next start tries again
 			return fmt.Errorf("move a file to its place: %w", err)
 		}
 		return nil
@@ -318,16 +319,22 @@ func (s *Store) claimBorrowed(ctx context.Context, v *View) {
 
 // writeVisibility writes an auxiliary file, and does not register it. It returns the size.
 func (s *Store) writeVisibility(ctx context.Context, id segment.LayerID, set *visibilitySet) (int64, error) {
-	f, err := s.Files.Create(ctx, segment.KindBorrowed.FileName(id))
-	if err != nil {
-		return 0, fmt.Errorf("begin visibility set: %w", err)
-	}
 	encoded := set.encode(id)
-	if _, err = f.Write(encoded); err == nil {
-		err = f.Seal(ctx)
-	}
+	err := fair.Sync(ctx, func() error {
+		f, err := s.Files.Create(ctx, segment.KindBorrowed.FileName(id))
+		if err != nil {
+			return err
+		}
+		if _, err = f.Write(encoded); err == nil {
+			err = f.Seal(ctx)
+		}
+		if err != nil {
+			return errors.Join(err, f.Abort())
+		}
+		return nil
+	})
 	if err != nil {
-		return 0, errors.Join(fmt.Errorf("write visibility set: %w", err), f.Abort())
+		return 0, fmt.Errorf("write visibility set: %w", err)
 	}
 	return int64(len(encoded)), nil
 }

@@ -55,7 +55,8 @@ func (h *Host) openWebhooks(c WebhookConfig, version string, search time.Duratio
 		c.Hooks = func(string) []webhook.Hook { return nil }
 	}
 	h.hooks = webhook.New(webhook.Config{
-		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp,
+		Busy: h.objects.Busy,
+		KV:   h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp,
 		Linger: c.Linger, Agent: "packhorse/" + version,
 		Logger: h.log, Clock: c.Clock, Search: search, Tracer: h.tracer, Cause: h.causes.transaction,
 	})

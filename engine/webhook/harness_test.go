@@ -59,7 +59,7 @@ func (w *world) open() {
 func (w *world) deliverer(keys kv.Store, network http.RoundTripper) *webhook.Deliverer {
 	return webhook.New(webhook.Config{
 		KV: keys, Source: source{w}, Client: &http.Client{Transport: network}, Agent: "packhorse/test", Clock: w.clock,
-		GiveUp: w.giveUp, Linger: w.linger,
+		GiveUp: w.giveUp, Linger: w.linger, Busy: func() bool { return true },
 		Timeout: time.Hour, // the only time that is not the clock's
 	})
 }

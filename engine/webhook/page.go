@@ -1,11 +1,11 @@
 package webhook
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -30,13 +30,40 @@ func (l *lane) openPages(now time.Time) {
 	for len(l.open) < lanePages && l.parked < parkedMax && len(l.ready) > 0 {
 		id := l.ready[0]
 		l.ready = l.ready[1:]
-		if err := l.openPage(id, now); err != nil {
+		if err := l.openInTurn(id, now); err != nil {
 			l.ready = append(l.ready, id)
 			l.resumeAt = now.Add(storePause)
 			l.d.logFailure(l.ctx, "read the journal of "+id.String(), err)
 			return
 		}
 	}
+}
+
+// restFactor is how much longer than its work the rest behind a page takes, while requests are
+// served.
+const restFactor = 4
+
+// openInTurn opens a page when no other lane does.
+func (l *lane) openInTurn(id refs.RepoID, now time.Time) error {
+	release, err := l.d.opening.Acquire(l.ctx, fair.Tenant{Org: l.hook.Org}, 0, 1)
+	if err != nil {
+		return err
+	}
+	defer release()
+	began := time.Now()
+	if err := l.openPage(id, now); err != nil {
+		return err
+	}
+	if l.d.Busy == nil || !l.d.Busy() {
+		return nil
+	}
+	timer := time.NewTimer(restFactor * time.Since(began))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.ctx.Done():
+	}
+	return nil
 }
 
 // passed is the time of the last settled event at the front, zero without one. What follows is not
@@ -80,15 +107,8 @@ func (l *lane) openPage(id refs.RepoID, now time.Time) error {
 	return nil
 }
 
-// read returns the entries after a position of the journal, few lanes at a time: a transaction is
-// read as a whole.
+// read returns the entries after a position of the journal.
 func (l *lane) read(id refs.RepoID, after uint64) (refs.Page, Repository, error) {
-	select {
-	case l.d.pages <- struct{}{}:
-		defer func() { <-l.d.pages }()
-	case <-l.ctx.Done():
-		return refs.Page{}, Repository{}, context.Cause(l.ctx)
-	}
 	repo, err := l.d.Source.Repository(l.ctx, id)
 	if err != nil {
 		return refs.Page{}, Repository{}, err

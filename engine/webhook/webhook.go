@@ -99,6 +99,9 @@ type Config struct {
 	// made a transaction, which the receiver is told; zero, or a nil function, for none.
 	Tracer span.Tracer
 	Cause  func(repo refs.RepoID, sequence uint64) span.Link
+	// Busy reports whether requests are being served: then deliveries are prepared for a part of the
+	// time only. A nil function says no.
+	Busy func() bool
 }
 
 // Deliverer delivers the events of a host. Its methods may be called concurrently.
@@ -109,7 +112,7 @@ type Deliverer struct {
 	ended    sync.WaitGroup
 	wake     chan struct{} // holds an element when told is not empty
 	attempts *fair.Queue   // over all lanes
-	pages    chan struct{} // has room for pages of the journal that are being read
+	opening  *fair.Queue   // of pages of the journal
 
 	mu      sync.Mutex // guards the fields below
 	started bool
@@ -132,7 +135,6 @@ const AttemptsMax = 256
 // Bounds of memory and of connections.
 const (
 	attemptsOrgMax = 32 // of one organization's hooks, all of which may hang
-	pagesMax       = 4
 	seenMax        = 100_000
 )
 
@@ -144,6 +146,13 @@ func newAttempts(most, orgMost int64) *fair.Queue {
 	return fair.NewQueue(fair.Options{
 		Capacity: most, Share: orgMost, LeavesRoom: true, Waiting: math.MaxInt, Wait: math.MaxInt64,
 	})
+}
+
+// newOpening lets one lane at a time open a page of the journal, so that a transaction that is read
+// as a whole is in memory once, and so that many hooks of one organization do not take all
+// processors. The organizations take turns.
+func newOpening() *fair.Queue {
+	return fair.NewQueue(fair.Options{Capacity: 1, Waiting: math.MaxInt, Wait: math.MaxInt64})
 }
 
 // Stats are counts since the start, but for Pending.
@@ -171,7 +180,7 @@ func New(c Config) *Deliverer {
 	}
 	d := &Deliverer{
 		Config: c, wake: make(chan struct{}, 1),
-		attempts: newAttempts(AttemptsMax, attemptsOrgMax), pages: make(chan struct{}, pagesMax),
+		attempts: newAttempts(AttemptsMax, attemptsOrgMax), opening: newOpening(),
 		told: make(map[refs.RepoID]time.Time), lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
 	}
 	if rewinder, ok := c.KV.(kv.Rewinder); ok {

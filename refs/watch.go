@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 )
 
@@ -48,13 +49,15 @@ func (s *Store) wait(ctx context.Context, moved <-chan struct{}, asks question) 
 		met, leave = s.polls.ask(asks)
 		defer leave()
 	}
-	select {
-	case <-moved:
-	case <-met:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
+	return fair.Rest(ctx, func() error {
+		select {
+		case <-moved:
+		case <-met:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return nil
+	})
 }
 
 // watchers wakes the waiters for a repository, or for an organization, when it has moved.

@@ -197,9 +197,9 @@ func (t *turn) outgrow(ctx context.Context) error {
 	return t.begin(ctx, true)
 }
 
-// Rest runs wait, which blocks, and gives the turn back until wait returns. Its error is that of
-// wait.
-func Rest(ctx context.Context, wait func() error) error {
+// Rest runs wait, which blocks, and gives the turn back until wait returns or panics. Its error is
+// that of wait.
+func Rest(ctx context.Context, wait func() error) (err error) {
 	t, apart := turnOf(ctx)
 	if t == nil {
 		if a, _ := ctx.Value(accountKey{}).(*Account); a != nil && !apart {
@@ -215,11 +215,12 @@ func Rest(ctx context.Context, wait func() error) error {
 		return t.account.rest(ctx, wait)
 	}
 	t.end()
-	err := wait()
-	if lost := t.begin(context.WithoutCancel(ctx), true); lost != nil {
-		return errors.Join(err, lost)
-	}
-	return err
+	defer func() {
+		if lost := t.begin(context.WithoutCancel(ctx), true); lost != nil {
+			err = errors.Join(err, lost)
+		}
+	}()
+	return wait()
 }
 
 // Apart returns a context for a goroutine that works for ctx and takes turns of its own, even if

@@ -146,9 +146,8 @@ func (a *Account) rest(ctx context.Context, wait func() error) error {
 	if !a.leave() {
 		return wait()
 	}
-	err := wait()
-	a.goOn(ctx)
-	return err
+	defer a.goOn(ctx)
+	return wait()
 }
 
 // goOn waits for the turn after a [Account.leave], even if ctx ends.

@@ -154,6 +154,34 @@ func TestApartFromARequest(t *testing.T) {
 	})
 }
 
+// A panic during a wait leaves no turn behind, and takes none twice.
+func TestRestPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(2)
+		ctx, account := serve(t, p, "a", 0)
+		breaks := func(ctx context.Context) error {
+			return fair.Rest(ctx, func() error { panic("broken") })
+		}
+		for name, work := range map[string]func(){
+			"of a request":     func() { _ = breaks(ctx) },
+			"of a computation": func() { _ = fair.Do(fair.Apart(ctx), breaks) },
+			"in a lent turn":   func() { _ = fair.Do(ctx, breaks) },
+		} {
+			func() {
+				defer func() { _ = recover() }()
+				work()
+				t.Errorf("%s: the panic is gone", name)
+			}()
+			if requests, computations := p.Taken(); requests != 1 || computations != 0 {
+				t.Errorf("%s: %d turns of requests and %d of computations are taken", name, requests, computations)
+			}
+		}
+		account.End()
+		nothingTaken(t, p)
+	})
+}
+
 // The budget of a request counts what it computes outside of Do too.
 func TestRequestBudget(t *testing.T) {
 	t.Parallel()

@@ -244,8 +244,8 @@ func TestFilesMetadataRefused(t *testing.T) {
 
 	x := exchangetest.New(http.MethodGet, "/", nil)
 	x.SlotErr = exchange.ErrBusy
-	if err := c.door.FilesMetadata(x, c.grant); !errors.Is(err, exchange.ErrBusy) {
-		t.Errorf("without a slot: %v", err)
+	if err := c.door.FilesMetadata(x, c.grant); err != nil {
+		t.Errorf("a small repository needs a slot: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

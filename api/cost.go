@@ -63,11 +63,7 @@ func (c *cost) begin() error {
 func (c *cost) work() error {
 	x := c.x
 	defer observeSince(x.server.metrics.memoryWait, time.Now())
-	var release func()
-	err := fair.Rest(x.ctx, func() (err error) {
-		release, err = x.server.memory.Acquire(x.ctx, x.tenant(), 0, x.endpoint.CostsBytes)
-		return err
-	})
+	release, err := x.server.memory.Acquire(x.ctx, x.tenant(), 0, x.endpoint.CostsBytes)
 	if err != nil {
 		return busy(err)
 	}
@@ -189,11 +185,7 @@ func (x *transfer) Slot(ctx context.Context) (func(), error) {
 		share = int64(config.Limits.HeavySlots)
 	}
 	defer observeSince(x.server.metrics.slotWait, time.Now())
-	var release func()
-	err := fair.Rest(ctx, func() (err error) {
-		release, err = x.server.slots.Acquire(ctx, x.tenant(), share, 1)
-		return err
-	})
+	release, err := x.server.slots.Acquire(ctx, x.tenant(), share, 1)
 	if err != nil {
 		return nil, busy(err)
 	}
@@ -205,18 +197,12 @@ func (x *transfer) Slot(ctx context.Context) (func(), error) {
 // would wait for itself.
 func (x *transfer) Reserve(ctx context.Context, sizeBytes int64) (release func(), err error) {
 	defer observeSince(x.server.metrics.memoryWait, time.Now())
-	already := x.reserved()
-	if already > 0 {
-		sizeBytes = max(0, min(sizeBytes, x.server.limits.MemoryBytes-already))
+	if held := x.reserved(); held == 0 {
+		release, err = x.server.memory.Acquire(ctx, x.tenant(), 0, sizeBytes)
+	} else {
+		sizeBytes = max(0, min(sizeBytes, x.server.limits.MemoryBytes-held))
+		release, err = x.server.memory.Grow(ctx, &x.holding, x.tenant(), 0, sizeBytes)
 	}
-	err = fair.Rest(ctx, func() (err error) {
-		if already == 0 {
-			release, err = x.server.memory.Acquire(ctx, x.tenant(), 0, sizeBytes)
-		} else {
-			release, err = x.server.memory.Grow(ctx, &x.holding, x.tenant(), 0, sizeBytes)
-		}
-		return err
-	})
 	if err != nil {
 		return nil, busy(err)
 	}

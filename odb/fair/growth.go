@@ -21,7 +21,8 @@ type grower struct {
 // for each other, one of them at a time is admitted beyond the capacity, so that they cannot
 // deadlock; the organizations take turns, and other growers that fit are still admitted. An amount
 // above the capacity counts as the capacity. by identifies the request: one that was admitted
-// beyond the capacity may be admitted so again.
+// beyond the capacity may be admitted so again. A turn at the processors is given back during the
+// wait.
 //
 // Errors: [ErrBusy], or the cause of ctx's end.
 func (q *Queue) Grow(ctx context.Context, by any, t Tenant, share, amount int64) (release func(), err error) {
@@ -31,11 +32,25 @@ func (q *Queue) Grow(ctx context.Context, by any, t Tenant, share, amount int64)
 	q.growers = append(q.growers, g)
 	q.growLocked()
 	q.mu.Unlock()
+	select {
+	case overdrawn := <-g.done:
+		return q.giveBack(token, g.amount, overdrawn), nil
+	default:
+	}
+	err = Rest(ctx, func() (err error) {
+		release, err = q.awaitGrowth(ctx, g)
+		return err
+	})
+	return release, err
+}
+
+// awaitGrowth waits until g is admitted or refused.
+func (q *Queue) awaitGrowth(ctx context.Context, g *grower) (release func(), err error) {
 	timer := time.NewTimer(q.options.Wait)
 	defer timer.Stop()
 	select {
 	case overdrawn := <-g.done:
-		return q.giveBack(token, g.amount, overdrawn), nil
+		return q.giveBack(g.token, g.amount, overdrawn), nil
 	case <-timer.C:
 		return q.shrink(g, ErrBusy)
 	case <-ctx.Done():

@@ -133,7 +133,7 @@ func (q *Queue) repoLimit(share int64) int64 {
 
 // Acquire takes amount for a tenant and returns the function that gives it back, which may be
 // called more than once. share is the limit of the organization, the default if it is 0. An amount
-// above [Queue.Max] counts as that maximum.
+// above [Queue.Max] counts as that maximum. A turn at the processors is given back during the wait.
 //
 // Errors: [ErrBusy], or the cause of ctx's end.
 func (q *Queue) Acquire(ctx context.Context, t Tenant, share, amount int64) (release func(), err error) {
@@ -171,15 +171,18 @@ func (q *Queue) TryAcquire(t Tenant, share, amount int64) (release func(), ok bo
 
 // await waits until w is admitted or refused.
 func (q *Queue) await(ctx context.Context, w *waiter) (release func(), err error) {
-	timer := time.NewTimer(q.options.Wait)
-	defer timer.Stop()
-	select {
-	case err = <-w.done:
-	case <-timer.C:
-		err = q.leave(w, ErrBusy)
-	case <-ctx.Done():
-		err = q.leave(w, context.Cause(ctx))
-	}
+	err = Rest(ctx, func() error {
+		timer := time.NewTimer(q.options.Wait)
+		defer timer.Stop()
+		select {
+		case err := <-w.done:
+			return err
+		case <-timer.C:
+			return q.leave(w, ErrBusy)
+		case <-ctx.Done():
+			return q.leave(w, context.Cause(ctx))
+		}
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -182,6 +182,52 @@ func TestRestPanics(t *testing.T) {
 	})
 }
 
+// A request that waits in a queue has no turn meanwhile, whether it holds something already or not.
+func TestQueuesGiveTurnsBack(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]func(ctx context.Context, q *fair.Queue) (func(), error){
+		"acquire": func(ctx context.Context, q *fair.Queue) (func(), error) {
+			return q.Acquire(ctx, tenant("a", "r", "t"), 0, 1)
+		},
+		"grow": func(ctx context.Context, q *fair.Queue) (func(), error) {
+			return q.Grow(ctx, "a", tenant("a", "r", "t"), 0, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				q := fair.NewQueue(fair.Options{Capacity: 1, Share: 1, Waiting: 8, Wait: time.Minute})
+				taken, err := q.Acquire(t.Context(), tenant("b", "r", "t"), 0, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				beyond, err := q.Grow(t.Context(), "b", tenant("b", "r", "t"), 0, 1) // the capacity: the next one waits
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := fair.NewProcessors(2)
+				ctx, account := serve(t, p, "a", 0)
+				go func() {
+					time.Sleep(time.Millisecond)
+					nothingTaken(t, p)
+					taken()
+					beyond()
+				}()
+				release, err := wait(ctx, q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if requests, _ := p.Taken(); requests != 1 {
+					t.Errorf("afterwards it has %d turns", requests)
+				}
+				release()
+				account.End()
+				nothingTaken(t, p)
+			})
+		})
+	}
+}
+
 // The budget of a request counts what it computes outside of Do too.
 func TestRequestBudget(t *testing.T) {
 	t.Parallel()

@@ -461,7 +461,7 @@ type place struct {
 }
 
 // places returns every file of the stores and of the clone cache, and the values of hot objects,
-// graph rows, filters and manifests.
+// graph rows, filters, manifests and visibility sets.
 func (f *flipped) places() map[string][]place {
 	f.t.Helper()
 	all := map[string][]place{}
@@ -488,7 +488,7 @@ func (f *flipped) places() map[string][]place {
 	}
 	visit("files")
 	visit("cache")
-	for _, table := range "ogfm" {
+	for _, table := range "ogfmV" {
 		for pair, err := range f.keys.Scan(f.t.Context(),
 			kv.ScanOptions{Start: []byte{byte(table)}, End: []byte{byte(table) + 1}}) {
 			must(err)
@@ -572,7 +572,7 @@ func TestFlips(t *testing.T) {
 	}
 	slices.Sort(kinds)
 	for _, kind := range []string{
-		".segment", ".graph", ".filter", ".history", ".trigram", ".bitmap", ".borrowed", "clone", "key o", "key g", "key f", "key m",
+		".segment", ".graph", ".filter", ".history", ".trigram", ".bitmap", "clone", "key o", "key g", "key f", "key m", "key V",
 	} {
 		if len(places[kind]) == 0 {
 			t.Fatalf("there is no %s among %q", kind, kinds)

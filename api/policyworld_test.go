@@ -283,9 +283,6 @@ func (s *policyServer) files() (all []string) {
 		names, err := s.fs.List(dir)
 		must(err)
 		for _, name := range names {
-			if strings.HasSuffix(strings.TrimSuffix(name, "~"), ".borrowed") {
-				continue // may be gone by now
-			}
 			path := s.fs.PathJoin(dir, name)
 			info, err := s.fs.Stat(path)
 			must(err)

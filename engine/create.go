@@ -109,7 +109,7 @@ func (h *Host) create(
 		return Created{}, nil, nil, err
 	}
 	defer func() {
-		if err = errors.Join(err, begin.close()); err != nil {
+		if err != nil {
 			begin.hold.Release()
 		}
 	}()

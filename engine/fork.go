@@ -79,16 +79,6 @@ func (o *origin) settled(ctx context.Context) {
 	if o.push != nil {
 		o.push.settled(ctx)
 	}
-	if o.fork != nil {
-		o.fork.Settled(ctx)
-	}
-}
-
-func (o *origin) close() error {
-	if o.fork == nil {
-		return nil
-	}
-	return o.fork.Close()
 }
 
 // reserve holds what the batch of the creation stores. Errors: [quota.ErrExceeded].
@@ -262,7 +252,7 @@ func (r *Repository) snapshot(
 		Author: details.Author, Committer: details.Committer, Message: details.Message, When: r.host.now(),
 	}
 	if o.refs[0].ID, err = o.fork.Write(b, object.TypeCommit, header.Encode(tree)); err != nil {
-		return errors.Join(fmt.Errorf("write initial commit: %w", err), o.close())
+		return fmt.Errorf("write initial commit: %w", err)
 	}
 	return nil
 }

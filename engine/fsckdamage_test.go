@@ -293,11 +293,15 @@ func TestFsckFindsDamagedRows(t *testing.T) {
 		"hot object gone":            {drop('o', 0), "missing"},
 		"hot object damaged":         {edit('o', 0, turned(-3)), "object"},
 		"hot object of another":      {put('o', turned(-1)), "object"},
-		"hot object of no layer":     {put('o', turned(16)), "a hot layer that no pool uses"},
-		"hot object malformed":       {put('o', short), "is no object's"},
+		"hot object of no layer":     {put('o', turned(16)), "rows of a layer that no pool uses"},
+		"hot object malformed":       {put('o', short), "is no layer's"},
 		"graph row damaged":          {edit('g', 0, turned(-1)), "object"},
 		"graph row without a commit": {put('g', turned(-1)), "a graph row"},
-		"graph row of no layer":      {put('g', turned(16)), "a hot layer that no pool uses"},
+		"graph row of no layer":      {put('g', turned(16)), "rows of a layer that no pool uses"},
+		"visibility set gone":        {drop('V', 0), "the visibility set of a fork is missing"},
+		"visibility set damaged":     {edit('V', 0, turned(-9)), "malformed visibility set"},
+		"visibility set of no fork":  {put('V', turned(16)), "rows of a layer that no pool uses"},
+		"visibility set malformed":   {put('V', short), "is no layer's"},
 		"file that nobody registered": {
 			func(d *damaged) { d.stray(strings.Repeat("0", 32) + ".segment") }, "is not registered",
 		},
@@ -377,7 +381,7 @@ func TestFsckFindsDamagedFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, kind := range []string{"segment", "graph", "filter", "bitmap", "borrowed"} {
+	for _, kind := range []string{"segment", "graph", "filter", "bitmap"} {
 		if !kinds[kind] {
 			t.Errorf("there is no %s among the files", kind)
 		}

@@ -53,8 +53,9 @@ func TestTrips(t *testing.T) {
 		{"search 100 repositories", 4, w.listRepositories("list-1")},
 		{"create a branch", 5, w.createBranch},
 		{"create a tag", 6, w.createTag},
-		{"check everything", 2170, w.fsck},
+		{"check everything", 2171, w.fsck},
 		{"maintenance", 1452, w.maintain},
+		{"fork a repository", 9, w.fork},
 	} {
 		ctx, log := trips.Record(t.Context())
 		if err := operation.do(ctx); err != nil {
@@ -218,6 +219,11 @@ func (w *tripWorld) push(count int) func(ctx context.Context) error {
 
 func (w *tripWorld) create(ctx context.Context) error {
 	_, err := w.host.CreateRepository(ctx, acme, engine.CreateRequest{Name: "created"})
+	return err
+}
+
+func (w *tripWorld) fork(ctx context.Context) error {
+	_, err := w.host.CreateRepository(ctx, acme, engine.CreateRequest{Name: "forked", Base: &engine.Base{Name: "packed"}})
 	return err
 }
 

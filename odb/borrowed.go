@@ -11,8 +11,8 @@ import (
 
 // borrowing describes the borrowed layers of a fork's pool to a view (docs/invariants.md 8).
 type borrowing struct {
-	auxiliary segment.LayerID
-	layers    map[segment.LayerID]struct{} // that the auxiliary file stands beside
+	auxiliary manifestLayer                // the visibility set
+	layers    map[segment.LayerID]struct{} // to which it is auxiliary
 
 	mu    sync.Mutex
 	entry *visibilityEntry // guarded by mu; nil until it is needed
@@ -32,15 +32,19 @@ func newBorrowing(m *manifest) *borrowing {
 	return l
 }
 
-// borrowed returns the auxiliary file with the visibility set of the layer. Without one all of its
-// objects are readable.
-func (l *manifestLayer) borrowed() (segment.LayerID, bool) {
+// borrowed returns the visibility set of the layer. Without one all of its objects are readable.
+func (l *manifestLayer) borrowed() (manifestLayer, bool) {
 	for _, auxiliary := range l.auxiliaries {
-		if auxiliary.kind == segment.KindBorrowed {
-			return auxiliary.id, true
+		if auxiliary.isVisibility() {
+			return auxiliary, true
 		}
 	}
-	return segment.LayerID{}, false
+	return manifestLayer{}, false
+}
+
+// isVisibility reports whether an auxiliary is a visibility set.
+func (l *manifestLayer) isVisibility() bool {
+	return l.kind == segment.KindVisibility || l.kind == segment.KindBorrowed
 }
 
 // toCheck returns the description of the borrowed layers, nil if there are none, or if the view
@@ -143,7 +147,7 @@ func (v *View) duplicates(ctx context.Context, id object.ID) (own bool, borrowed
 	return false, borrowed, nil
 }
 
-// visibility returns the visibility set of an auxiliary file, which the view reads once.
+// visibility returns the entry of a visibility set, which the view reads once.
 func (v *View) visibility(ctx context.Context, l *borrowing) (*visibilityEntry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

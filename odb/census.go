@@ -12,8 +12,8 @@ import (
 // FileBytes is what the files of a store take, in bytes, by what becomes of them.
 type FileBytes struct {
 	// Segments are the packs of segments, without their indexes; Auxiliary are graph files, filters,
-	// histories, trigrams, bitmaps and visibility sets, except those of older releases, whose
-	// registrations lack the size.
+	// histories, trigrams and bitmaps, except those of older releases, whose registrations lack the
+	// size.
 	Segments, Auxiliary int64
 	// Obsolete are files of either kind that no pool uses any more, and that a sweep will delete.
 	Obsolete int64

@@ -164,11 +164,52 @@ func (s *Store) BorrowedLayerCount(ctx context.Context, pool PoolID) (int, error
 	return 0, nil
 }
 
-// VisibilityFile returns the name of the file with the visibility set of a pool.
-func (s *Store) VisibilityFile(ctx context.Context, pool PoolID) (string, error) {
+// VisibilityRows returns the keys of the visibility set of a pool.
+func (s *Store) VisibilityRows(ctx context.Context, pool PoolID) (kv.ScanOptions, error) {
+	m, _, err := s.readManifest(ctx, s.keys, pool)
+	if err != nil {
+		return kv.ScanOptions{}, err
+	}
+	return visibilityRows(newBorrowing(&m).auxiliary.id), nil
+}
+
+// StoreVisibilityFile puts the visibility set of a pool into a file, as older releases did, and
+// returns its name.
+func (s *Store) StoreVisibilityFile(ctx context.Context, pool PoolID) (string, error) {
 	m, _, err := s.readManifest(ctx, s.keys, pool)
 	if err != nil {
 		return "", err
 	}
-	return segment.KindBorrowed.FileName(newBorrowing(&m).auxiliary), nil
+	old := newBorrowing(&m).auxiliary
+	set, err := s.readVisibility(ctx, pool, old)
+	if err != nil {
+		return "", err
+	}
+	next := manifestLayer{kind: segment.KindBorrowed, id: segment.NewLayerID()}
+	name := segment.KindBorrowed.FileName(next.id)
+	s.reserve(ctx, name)
+	f, err := s.Files.Create(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if _, err := f.Write(set.encode(next.id)); err != nil {
+		return "", err
+	}
+	if err := f.Seal(ctx); err != nil {
+		return "", err
+	}
+	err = s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
+		for i := range m.layers {
+			for at, c := range m.layers[i].auxiliaries {
+				if c.id == old.id {
+					m.layers[i].auxiliaries[at] = next
+				}
+			}
+		}
+		return s.register(b, next.id, segment.Registration{Pool: pool, Kind: segment.KindBorrowed})
+	})
+	if err == nil {
+		s.registered(ctx, name)
+	}
+	return name, err
 }

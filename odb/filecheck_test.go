@@ -45,7 +45,8 @@ func passesCheck(name string, content []byte, piece int) error {
 func TestFileCheck(t *testing.T) {
 	t.Parallel()
 	w := damagedWorld(t)
-	w.forkOf(w.commits()[0])
+	_, err := w.Store.StoreVisibilityFile(t.Context(), w.forkOf(w.commits()[0]))
+	w.Must(err)
 	w.Reopen()
 	random := rand.New(rand.NewPCG(21, 22))
 	kinds := map[string]bool{}

@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"packhorse/odb/hot"
@@ -12,39 +11,25 @@ import (
 )
 
 // Fork is a new pool that shares the layers of another. It exists once its batch has been
-// committed. The caller then calls [Fork.Settled]. [Fork.Close] removes its file otherwise.
+// committed.
 type Fork struct {
-	store     *Store
-	pool      PoolID
-	hot       segment.LayerID
-	reserved  segment.LayerID // of the auxiliary file
-	auxiliary segment.LayerID // zero when nothing was taken, or its file is not stored
-	settled   bool
+	store *Store
+	pool  PoolID
+	hot   segment.LayerID
 }
 
 // Fork adds to b a pool that shares the layers of v's. Through it the objects that tips reach are
 // readable, and no others. The caller has read the tips after it made v: b fails if objects were
 // pruned since then. The source's hot layer is frozen: the source gets a new one.
 //
-// The time and the bytes do not depend on the size of the pool. Fork writes a file of 20 bytes for
-// each tip, which is durable when it returns. Now and then it merges the small hot layers that
-// earlier forks froze. The caller closes the fork.
+// The time and the bytes do not depend on the size of the pool: b gets 20 bytes for each tip. Now
+// and then Fork merges the small hot layers that earlier forks froze. The objects that the tips
+// reach are computed by the first request that needs them; see [View.Linked] for those that do not.
 //
 // Errors: [kv.ErrConflict] when the pool's layers have changed since v, [ErrManyLayers].
 func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, error) {
 	s := v.store
 	f := &Fork{store: s, pool: NewPoolID(), hot: segment.NewLayerID()}
-	if len(tips) > 0 {
-		// While the rows are read, so that nothing waits for it.
-		borrowed := segment.NewLayerID()
-		release := s.reserve(ctx, segment.KindBorrowed.FileName(borrowed))
-		defer func() {
-			if f.auxiliary == (segment.LayerID{}) {
-				release()
-			}
-		}()
-		f.reserved = borrowed
-	}
 	source, raw, err := s.readManifest(ctx, s.keys, v.pool)
 	if err != nil {
 		return nil, err
@@ -57,14 +42,12 @@ func (v *View) Fork(ctx context.Context, b *kv.Batch, tips []object.ID) (*Fork, 
 		if next.layers, err = v.share(ctx, b, &source, raw); err != nil {
 			return nil, err
 		}
-		if err := f.borrow(ctx, b, next.layers, tips); err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
+		borrow(b, next.layers, tips)
 	}
 	next.layers = append(next.layers, manifestLayer{kind: segment.KindHot, id: f.hot})
 	value := next.encode(f.pool)
 	if len(value) > manifestBytesMax {
-		return nil, errors.Join(fmt.Errorf("%w: %d", ErrManyLayers, len(next.layers)), f.Close())
+		return nil, fmt.Errorf("%w: %d", ErrManyLayers, len(next.layers))
 	}
 	b.RequireAbsent(manifestKey(f.pool))
 	b.Put(manifestKey(f.pool), value)
@@ -105,7 +88,7 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 		shared := manifestLayer{kind: l.kind, id: l.id}
 		// Bitmaps too: they cover segments only, and the fork takes all of them in their order.
 		for _, auxiliary := range l.auxiliaries {
-			if auxiliary.kind != segment.KindBorrowed {
+			if !auxiliary.isVisibility() {
 				shared.auxiliaries = append(shared.auxiliaries, auxiliary)
 			}
 		}
@@ -114,18 +97,16 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 	return taken, nil
 }
 
-// borrow puts the auxiliary file beside the borrowed layers.
-func (f *Fork) borrow(ctx context.Context, b *kv.Batch, layers []manifestLayer, tips []object.ID) error {
-	auxiliary := f.reserved
-	size, err := f.store.writeVisibility(ctx, auxiliary, &visibilitySet{tips: newIDList(tips)})
-	if err != nil {
-		return err
+// borrow adds the visibility set of tips to b, and makes it auxiliary to the borrowed layers.
+func borrow(b *kv.Batch, layers []manifestLayer, tips []object.ID) {
+	if len(layers) == 0 {
+		return
 	}
-	f.auxiliary = auxiliary
+	auxiliary := manifestLayer{kind: segment.KindVisibility, id: segment.NewLayerID()}
+	putVisibility(b, auxiliary.id, &visibilitySet{tips: newIDList(tips)})
 	for i := range layers {
-		layers[i].auxiliaries = append(layers[i].auxiliaries, manifestLayer{kind: segment.KindBorrowed, id: auxiliary})
+		layers[i].auxiliaries = append(layers[i].auxiliaries, auxiliary)
 	}
-	return f.store.register(b, auxiliary, segment.Registration{Pool: f.pool, Kind: segment.KindBorrowed, Bytes: size})
 }
 
 // Pool returns the ID of the new pool.
@@ -168,24 +149,4 @@ func (f *Fork) writeRow(b *kv.Batch, id object.ID, t object.Type, data []byte) e
 	row.Generation = segment.NextGeneration(nil)
 	b.Put(hot.GraphKey(f.hot, id), hot.EncodeRow(id, &row))
 	return nil
-}
-
-// Settled tells the fork that its batch was committed. The visibility walk runs on the first
-// request that needs it; see [View.Linked] for those that do not.
-func (f *Fork) Settled(ctx context.Context) {
-	if f.settled || f.auxiliary == (segment.LayerID{}) {
-		return
-	}
-	f.settled = true
-	f.store.registered(ctx, segment.KindBorrowed.FileName(f.auxiliary))
-}
-
-// Close removes the file of a fork that was not committed. A batch may have been committed although
-// its caller got an error, so the registration decides.
-func (f *Fork) Close() error {
-	if f.settled || f.auxiliary == (segment.LayerID{}) {
-		return nil
-	}
-	ctx := context.Background() // cleaning up does not end with the request
-	return f.store.deleteUnregistered(ctx, f.auxiliary, segment.KindBorrowed.FileName(f.auxiliary))
 }

@@ -9,7 +9,6 @@ import (
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
-	"packhorse/odb/file"
 	"packhorse/odb/ingest"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
@@ -29,10 +28,8 @@ func forkPool(h *odbtest.Pool, tips ...object.ID) *odbtest.Pool {
 	batch := kv.NewBatch()
 	fork, err := v.Fork(ctx, batch, tips)
 	h.Must(err)
-	defer func() { h.Must(fork.Close()) }()
 	_, err = h.Keys.Apply(ctx, batch)
 	h.Must(err)
-	fork.Settled(ctx)
 	other := *h
 	other.ID = fork.Pool()
 	return &other
@@ -44,10 +41,6 @@ func (w *world) forkOf(tips ...object.ID) odb.PoolID {
 	var fork *odb.Fork
 	w.Retry(func() *kv.Batch {
 		for {
-			if fork != nil {
-				w.Must(fork.Close())
-				fork = nil
-			}
 			b, v := kv.NewBatch(), w.View()
 			next, err := v.Fork(w.Context(), b, tips)
 			w.Must(v.Close())
@@ -59,8 +52,6 @@ func (w *world) forkOf(tips ...object.ID) odb.PoolID {
 			return b
 		}
 	})
-	fork.Settled(w.Context())
-	w.Must(fork.Close())
 	return fork.Pool()
 }
 
@@ -214,28 +205,13 @@ func TestForkCost(t *testing.T) {
 		h.Write(hot, []object.ID{mustID(t, blob)})
 		v := h.View()
 		batch := kv.NewBatch()
-		fork, err := v.Fork(t.Context(), batch, []object.ID{last})
+		_, err := v.Fork(t.Context(), batch, []object.ID{last})
 		h.Must(err)
-		info, err := h.Files.Open(t.Context(), forkFile(t, h))
-		h.Must(err)
-		costs[commits] = fmt.Sprintf("%d operations of %d bytes, file of %d bytes", batch.Count(), batch.Size(), info.Size())
-		h.Must(info.Close())
-		h.Must(fork.Close())
+		costs[commits] = fmt.Sprintf("%d operations of %d bytes", batch.Count(), batch.Size())
 	}
 	if costs[2] != costs[200] {
 		t.Errorf("a small repository costs %s, a larger one %s", costs[2], costs[200])
 	}
-}
-
-// forkFile returns the name of the one file with the visibility set of a fork.
-func forkFile(t *testing.T, h *odbtest.Pool) string {
-	t.Helper()
-	for info, err := range h.Files.(file.Incoming).Leftovers(t.Context()) {
-		odbtest.Must(t, err)
-		return info.Name
-	}
-	t.Fatal("the fork left no file")
-	return ""
 }
 
 // An object that a fork cannot read is stored again when it is pushed. Before, nothing can build on
@@ -328,17 +304,15 @@ func TestForkConflicts(t *testing.T) {
 	ctx := t.Context()
 	early := h.View()
 	first, second := kv.NewBatch(), kv.NewBatch()
-	one, err := early.Fork(ctx, first, []object.ID{public})
+	for _, b := range []*kv.Batch{first, second} {
+		_, err := early.Fork(ctx, b, []object.ID{public})
+		h.Must(err)
+	}
+	_, err := h.Keys.Apply(ctx, first)
 	h.Must(err)
-	two, err := early.Fork(ctx, second, []object.ID{public})
-	h.Must(err)
-	_, err = h.Keys.Apply(ctx, first)
-	h.Must(err)
-	one.Settled(ctx)
 	if _, err := h.Keys.Apply(ctx, second); !errors.Is(err, kv.ErrConflict) {
 		t.Errorf("a second fork on the same manifest: %v", err)
 	}
-	h.Must(two.Close())
 	if _, err := early.Fork(ctx, kv.NewBatch(), []object.ID{public}); !errors.Is(err, kv.ErrConflict) {
 		t.Errorf("a fork by an old view: %v", err)
 	}

@@ -100,7 +100,7 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 	defer l.Release(g)
 	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.auxiliaries...)
 	for _, part := range parts {
-		if err := f.keys(ctx, part.id, userKey(part.id, f.view.pool), registrationKey(part.id)); err != nil {
+		if err := f.partKeys(ctx, part); err != nil {
 			return err
 		}
 	}
@@ -146,13 +146,23 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 	return f.noted(l.ID, object.ZeroID, summary.compare(ctx))
 }
 
+// partKeys checks that a segment or an auxiliary has the pool as its user, and that its file is
+// registered.
+func (f *fsck) partKeys(ctx context.Context, part manifestLayer) error {
+	keys := [][]byte{userKey(part.id, f.view.pool)}
+	if part.kind.HasFile() {
+		keys = append(keys, registrationKey(part.id))
+	}
+	return f.keys(ctx, part.id, keys...)
+}
+
 // presence checks that the files of a segment can be opened: open files can be read although they
 // are deleted.
 func (f *fsck) presence(ctx context.Context, l *SegmentLayer) error {
 	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.auxiliaries...)
 	for _, part := range parts {
-		if part.kind == segment.KindBorrowed {
-			continue // it is opened each time that it is read
+		if part.isVisibility() {
+			continue // it is looked for each time that it is read
 		}
 		open, err := l.store.Files.Open(ctx, part.kind.FileName(part.id))
 		switch {

@@ -27,7 +27,7 @@ func (s *Store) FsckTables(
 ) (*FsckReport, error) {
 	f := &tablesFsck{fsck: fsck{report: &FsckReport{}}, store: s, owned: owned}
 	for _, check := range []func(context.Context) error{
-		f.users, f.manifests, f.obsoleteEntries, f.registrations, f.hotLayers, f.intents, f.files,
+		f.users, f.manifests, f.obsoleteEntries, f.registrations, f.rows, f.intents, f.files,
 	} {
 		if err := check(ctx); err != nil {
 			return nil, fmt.Errorf("check tables: %w", err)
@@ -271,9 +271,9 @@ func (f *tablesFsck) hasUnused(ctx context.Context, id segment.LayerID, key []by
 	return !used, err
 }
 
-// hotLayers checks that each layer with rows of its own has a user. It reads one key of each.
-func (f *tablesFsck) hotLayers(ctx context.Context) error {
-	for _, table := range append([]byte{hot.TableAdditions}, hot.Tables...) {
+// rows checks that each hot layer and each visibility set has a user. It reads one key of each.
+func (f *tablesFsck) rows(ctx context.Context) error {
+	for _, table := range append([]byte{hot.TableAdditions, tableVisibility}, hot.Tables...) {
 		start := []byte{table}
 		for {
 			key, err := f.first(ctx, kv.ScanOptions{Start: start, End: kv.PrefixEnd([]byte{table})})
@@ -284,8 +284,11 @@ func (f *tablesFsck) hotLayers(ctx context.Context) error {
 				break
 			}
 			id, ok := hot.LayerOfKey(key)
+			if table == tableVisibility {
+				id, ok = visibilityOfKey(key)
+			}
 			if !ok {
-				f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no object's", segment.ErrFormat, key))
+				f.problem(segment.LayerID{}, object.ZeroID, fmt.Errorf("%w: key %x is no layer's", segment.ErrFormat, key))
 				start = append(key, 0)
 				continue
 			}
@@ -293,7 +296,7 @@ func (f *tablesFsck) hotLayers(ctx context.Context) error {
 			used, err := f.isUsed(ctx, id)
 			if err == nil && !used {
 				err = f.suspect(ctx, suspect{
-					id: id, problem: fmt.Errorf("%w: a hot layer that no pool uses", ErrDisagree),
+					id: id, problem: fmt.Errorf("%w: rows of a layer that no pool uses", ErrDisagree),
 					stands: func(ctx context.Context) (bool, error) { return f.hasUnused(ctx, id, key) },
 				})
 			}

@@ -8,22 +8,23 @@ import (
 	"packhorse/pack/object"
 )
 
-// visibility checks the visibility set of borrowed layers: that the file is registered, can be read
-// and fits the layers, and that its objects exist.
+// visibility checks the visibility set of borrowed layers: that it can be read and fits the layers,
+// and that its objects exist.
 func (f *fsck) visibility(ctx context.Context, l *borrowing) error {
 	if l == nil {
 		return nil
 	}
 	s := f.view.store
-	if err := f.keys(ctx, l.auxiliary, userKey(l.auxiliary, f.view.pool), registrationKey(l.auxiliary)); err != nil {
+	id := l.auxiliary.id
+	if err := f.partKeys(ctx, l.auxiliary); err != nil {
 		return err
 	}
 	set, err := s.readVisibility(ctx, f.view.pool, l.auxiliary)
 	if err != nil {
-		return f.noted(l.auxiliary, object.ZeroID, err)
+		return f.noted(id, object.ZeroID, err)
 	}
 	for i := range set.tips.count() {
-		if err := f.visibleTip(ctx, l.auxiliary, set.tips.at(i)); err != nil {
+		if err := f.visibleTip(ctx, id, set.tips.at(i)); err != nil {
 			return err
 		}
 	}
@@ -54,7 +55,7 @@ func (f *fsck) visibleSegment(ctx context.Context, l *borrowing, segment *Segmen
 	}
 	defer segment.Release(g)
 	if said, ok := set.segments[segment.ID]; !ok || said.count != g.Count {
-		f.problem(l.auxiliary, object.ZeroID, fmt.Errorf("%w: it is about %d objects of segment %s, which has %d",
+		f.problem(l.auxiliary.id, object.ZeroID, fmt.Errorf("%w: it is about %d objects of segment %s, which has %d",
 			ErrDisagree, said.count, segment.ID, g.Count))
 	}
 	return nil

@@ -1,6 +1,8 @@
 package odb
 
 import (
+	"encoding/binary"
+
 	"packhorse/odb/hot"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
@@ -10,9 +12,10 @@ import (
 // as raw bytes.
 const (
 	tableManifest     = 'm' // pool -> manifest
-	tableUser         = 'u' // layer or auxiliary file, pool -> nothing; a pool that uses it
-	tableObsolete     = 'd' // time, kind, layer, auxiliary file or pool -> pool; an obsolete entry
+	tableUser         = 'u' // layer, auxiliary file or visibility set, pool -> nothing; a pool that uses it
+	tableObsolete     = 'd' // time, kind, one of these or a pool -> pool; an obsolete entry
 	tableRegistration = 's' // layer or auxiliary file -> its file's registration; a file without one is a leftover
+	tableVisibility   = 'V' // visibility set, number of the row 4 -> part of it
 )
 
 func manifestKey(pool PoolID) []byte {
@@ -29,4 +32,19 @@ func userKey(layer segment.LayerID, pool PoolID) []byte {
 
 func registrationKey(layer segment.LayerID) []byte {
 	return append([]byte{tableRegistration}, layer[:]...)
+}
+
+// visibilityRows returns the keys of the rows of a visibility set.
+func visibilityRows(id segment.LayerID) kv.ScanOptions { return hot.Range(tableVisibility, id) }
+
+func visibilityKey(id segment.LayerID, row int) []byte {
+	return binary.BigEndian.AppendUint32(append([]byte{tableVisibility}, id[:]...), uint32(row))
+}
+
+// visibilityOfKey returns the visibility set of a key of tableVisibility.
+func visibilityOfKey(key []byte) (segment.LayerID, bool) {
+	if len(key) != 1+len(segment.LayerID{})+4 {
+		return segment.LayerID{}, false
+	}
+	return segment.LayerID(key[1:]), true
 }

@@ -23,7 +23,7 @@ type manifestLayer struct {
 
 // manifest is the content of a pool. Layers stand in the order in which they joined.
 //
-//	byte 0      format, 1
+//	byte 0      format, 1; 2 with a visibility set, which a reader of format 1 does not know
 //	uvarint     version: counts every change
 //	uvarint     prune generation: counts the changes that removed objects
 //	uvarint     layer count, then per layer:
@@ -38,7 +38,7 @@ type manifest struct {
 	unborn          bool   // of a pool that does not exist yet; see Store.NewPool
 }
 
-const manifestFormat = 1
+const manifestFormat, manifestVisibilityFormat = 1, 2
 
 // castagnoli is the polynomial of the checksums in the key-value store.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -57,6 +57,9 @@ func (m *manifest) encode(pool PoolID) []byte {
 		dst = append(dst, layer.id[:]...)
 		dst = binary.AppendUvarint(dst, uint64(len(layer.auxiliaries)))
 		for _, auxiliary := range layer.auxiliaries {
+			if auxiliary.kind == segment.KindVisibility {
+				dst[0] = manifestVisibilityFormat
+			}
 			dst = append(dst, byte(auxiliary.kind))
 			dst = append(dst, auxiliary.id[:]...)
 		}
@@ -76,7 +79,7 @@ func decodeManifest(pool PoolID, data []byte) (manifest, error) {
 	if len(data) < 4 || manifestSum(pool, data[:len(data)-4]) != binary.BigEndian.Uint32(data[len(data)-4:]) {
 		return m, errors.New("manifest fails its checksum")
 	}
-	if data[0] != manifestFormat {
+	if data[0] != manifestFormat && data[0] != manifestVisibilityFormat {
 		return m, fmt.Errorf("manifest format %d is unknown", data[0])
 	}
 	d := decoder{data: data[1 : len(data)-4]}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/hot"
 	"packhorse/odb/kv"
@@ -334,12 +333,11 @@ func (s *Store) settle(ctx context.Context, names []string) {
 		return
 	}
 	rescue.Go(&s.settlers, func() error {
-		return fair.Sync(fair.Apart(ctx), func() (err error) {
-			for _, name := range names {
-				err = errors.Join(err, file.Settle(ctx, s.Files, name))
-			}
-			return err
-		})
+		var err error
+		for _, name := range names {
+			err = errors.Join(err, file.Settle(ctx, s.Files, name))
+		}
+		return err
 	}, func(err error) { s.log.WarnContext(ctx, "failed to move a file to its place", "error", err) })
 }
 

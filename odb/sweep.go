@@ -17,8 +17,8 @@ import (
 
 // Swept counts the deletions of [Store.Sweep].
 type Swept struct {
-	// PoolCount, LayerCount and FileCount are pools, hot layers, and files of segments and auxiliary
-	// files.
+	// PoolCount, LayerCount and FileCount are pools, hot layers and visibility sets, and files of
+	// segments and auxiliary files.
 	PoolCount, LayerCount, FileCount int
 	// WaitingCount is the number of obsolete entries that stay until their users and readers have
 	// gone.
@@ -33,7 +33,8 @@ func (s *Store) DropPool(b *kv.Batch, pool PoolID) {
 }
 
 // Sweep deletes obsolete layers and pools, those whose entry is at least grace old: files with
-// their registrations, and the key ranges of hot layers. A layer that another pool uses, or a view
+// their registrations, and the rows of hot layers and visibility sets. A layer that another pool
+// uses, or a view
 // of this process has pinned, stays until a later call. Where other processes share the store,
 // Sweep also waits for their views; see [Options]. After a failure Sweep goes on with the next
 // entry, and returns the errors joined.
@@ -262,11 +263,8 @@ func (s *Store) removePart(ctx context.Context, e segment.Obsolete, row []byte, 
 		return nil
 	}
 	defer s.removal.Unlock()
-	if e.Kind == segment.KindHot {
-		hot.Delete(b, e.ID)
-		if s.copies != nil {
-			s.copies.Drop(e.ID)
-		}
+	if !e.Kind.HasFile() {
+		s.deleteRows(b, e)
 		return s.removed(ctx, b, &swept.LayerCount)
 	}
 	if err := s.layers.forget(e.ID); err != nil {
@@ -278,6 +276,18 @@ func (s *Store) removePart(ctx context.Context, e segment.Obsolete, row []byte, 
 	}
 	b.Delete(registrationKey(e.ID))
 	return s.removed(ctx, b, &swept.FileCount)
+}
+
+// deleteRows adds the deletion of the rows of a hot layer or a visibility set to b.
+func (s *Store) deleteRows(b *kv.Batch, e segment.Obsolete) {
+	if e.Kind == segment.KindVisibility {
+		deleteVisibility(b, e.ID)
+		return
+	}
+	hot.Delete(b, e.ID)
+	if s.copies != nil {
+		s.copies.Drop(e.ID)
+	}
 }
 
 // isUsed reports whether the manifest of a pool names a layer or auxiliary file.

@@ -246,7 +246,7 @@ func (s *scene) command(t *testing.T, d *datadriven.TestData, pool string) (stri
 		return "", s.finishPrune(s.tips(d, "moved"))
 	case "sweep":
 		swept, err := s.sweep(duration(t, argument(d, "grace")))
-		return fmt.Sprintf("removed %d pools, %d hot layers, %d files; %d wait\n",
+		return fmt.Sprintf("removed %d pools, %d layers, %d files; %d wait\n",
 			swept.PoolCount, swept.LayerCount, swept.FileCount, swept.WaitingCount), err
 	case "clock":
 		s.now = s.now.Add(duration(t, d.CmdArgs[0].Key))
@@ -562,7 +562,7 @@ func (s *scene) layers(pool string) string {
 		for _, kind := range l.auxiliaries {
 			out += ", " + map[segment.LayerKind]string{
 				segment.KindGraph: "graph", segment.KindFilter: "filter", segment.KindHistory: "history", segment.KindTrigram: "trigram",
-				segment.KindBitmap: "bitmap", segment.KindBorrowed: "borrowed",
+				segment.KindBitmap: "bitmap", segment.KindVisibility: "borrowed",
 			}[kind]
 		}
 		for _, other := range s.pools {

@@ -4,28 +4,25 @@ import (
 	"cmp"
 	"container/list"
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"packhorse/odb/fair"
-	"packhorse/odb/file"
 	"packhorse/odb/rescue"
 	"packhorse/odb/segment"
-	"packhorse/pack/object"
 )
 
 // visibilityEntry is the cache entry of a visibility set. The set is computed on the first request
 // for an ID that no ref or readable object names.
 type visibilityEntry struct {
 	layers map[segment.LayerID]struct{} // that the fork borrowed; with tips they determine the set
-	tips   idList                       // of the fork; empty if the file held the computed set
+	tips   idList                       // of the fork; empty if the computed set was stored
 	set    atomic.Pointer[visibilitySet]
 
 	// The fields below are guarded by mu of the cache.
-	auxiliary segment.LayerID
+	auxiliary manifestLayer
 	size      int               // about its memory in bytes
 	found     uint64            // increases with each computed set
 	leads     []segment.LayerID // layers whose latest entry it is, or was
@@ -84,10 +81,10 @@ func newVisibilityCache(bytesMax int) *visibilityCache {
 	}
 }
 
-// find returns the entry of an auxiliary file of a pool.
+// find returns the entry of the visibility set of a pool.
 func (c *visibilityCache) find(ctx context.Context, s *Store, pool PoolID, of *borrowing) (*visibilityEntry, error) {
 	c.mu.Lock()
-	found := c.known[of.auxiliary]
+	found := c.known[of.auxiliary.id]
 	if found != nil {
 		c.used.MoveToFront(found.place)
 	}
@@ -102,15 +99,15 @@ func (c *visibilityCache) find(ctx context.Context, s *Store, pool PoolID, of *b
 	return c.add(of, set), nil
 }
 
-// add returns the entry of an auxiliary file with the content set.
+// add returns the entry of a visibility set that was read.
 func (c *visibilityCache) add(of *borrowing, set *visibilitySet) *visibilityEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if found := c.known[of.auxiliary]; found != nil {
+	if found := c.known[of.auxiliary.id]; found != nil {
 		return found
 	}
 	next := &visibilityEntry{auxiliary: of.auxiliary, layers: of.layers, tips: set.tips}
-	c.known[of.auxiliary] = next
+	c.known[of.auxiliary.id] = next
 	next.place = c.used.PushFront(next)
 	c.count(next, visibilityOverhead+visibilityLayerOverhead*len(of.layers)+len(set.tips))
 	if set.known {
@@ -157,7 +154,7 @@ func (c *visibilityCache) forget(of *visibilityEntry) {
 	c.bytes -= of.size
 	c.used.Remove(of.place)
 	of.place = nil
-	delete(c.known, of.auxiliary)
+	delete(c.known, of.auxiliary.id)
 	for _, layer := range of.leads {
 		if c.latest[layer] == of {
 			delete(c.latest, layer)
@@ -165,17 +162,17 @@ func (c *visibilityCache) forget(of *visibilityEntry) {
 	}
 }
 
-// rename moves an entry to the auxiliary file that has replaced its first one.
-func (c *visibilityCache) rename(of *visibilityEntry, auxiliary segment.LayerID) {
+// rename moves an entry to the stored set that has replaced its first one.
+func (c *visibilityCache) rename(of *visibilityEntry, auxiliary manifestLayer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if of.place != nil {
-		if other := c.known[auxiliary]; other != nil { // another request has read it already
+		if other := c.known[auxiliary.id]; other != nil { // another request has read it already
 			c.forget(other)
 		}
-		delete(c.known, of.auxiliary)
+		delete(c.known, of.auxiliary.id)
 		of.auxiliary = auxiliary
-		c.known[auxiliary] = of
+		c.known[auxiliary.id] = of
 	}
 }
 
@@ -275,46 +272,4 @@ func (c *visibilityCache) land(of *visibilityEntry, f *walkFlight, set *visibili
 	}
 	f.set, f.err = set, err
 	close(f.done)
-}
-
-// readVisibility reads an auxiliary file, or the one that has replaced it.
-func (s *Store) readVisibility(ctx context.Context, pool PoolID, auxiliary segment.LayerID) (*visibilitySet, error) {
-	set, err := s.readVisibilityFile(ctx, auxiliary)
-	if !errors.Is(err, file.ErrNotFound) {
-		return set, err
-	}
-	m, _, err := s.readManifest(ctx, s.keys, pool)
-	if err != nil {
-		return nil, err
-	}
-	if now := newBorrowing(&m); now == nil || now.auxiliary != auxiliary {
-		return s.replacedVisibility(ctx, &m)
-	}
-	return nil, s.damage.Corrupt(auxiliary, object.ZeroID, "the visibility set of a fork is missing")
-}
-
-// replacedVisibility returns the visibility set that a pool's manifest names now.
-func (s *Store) replacedVisibility(ctx context.Context, m *manifest) (*visibilitySet, error) {
-	now := newBorrowing(m)
-	if now == nil { // a walk has shown that the tips reach all objects
-		return &visibilitySet{known: true, all: true}, nil
-	}
-	return s.readVisibilityFile(ctx, now.auxiliary)
-}
-
-func (s *Store) readVisibilityFile(ctx context.Context, auxiliary segment.LayerID) (set *visibilitySet, err error) {
-	f, err := s.Files.Open(ctx, segment.KindBorrowed.FileName(auxiliary))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	data := make([]byte, f.Size())
-	err = segment.ReadChecked(ctx, f, data, 0, func(data []byte) (err error) {
-		set, err = decodeVisibility(auxiliary, data)
-		return err
-	})
-	if err != nil {
-		return nil, s.damage.Wrap(segment.KindBorrowed.FileName(auxiliary), auxiliary, object.ZeroID, err)
-	}
-	return set, nil
 }

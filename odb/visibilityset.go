@@ -19,11 +19,11 @@ import (
 // visibilitySet is a visibility set: the objects of borrowed layers that a fork may read, which are
 // those that the tips reach from which it was created. It is immutable.
 //
-// One auxiliary file stores it for all borrowed layers, in one of two forms. Creating a fork writes
-// only the tips, whatever the size of the source. Later a walk computes the objects that they
-// reach, and these replace the tips.
+// It is stored once for all borrowed layers, in one of two forms. Creating a fork writes only the
+// tips, whatever the size of the source. Later a walk computes the objects that they reach, and
+// these replace the tips.
 //
-//	12 magic | 4 format version | 16 auxiliary file ID | 1 form
+//	12 magic | 4 format version | 16 ID | 1 form
 //	form 1   uvarint count, per tip: 20 ID; sorted
 //	form 2   uvarint segment count, per segment: 16 layer ID | uvarint object count | 1 bit per ordinal, lowest bit first
 //	         uvarint count, per readable object outside of segments: 20 ID; sorted
@@ -153,7 +153,7 @@ func (s visibleSegment) size() int {
 	return n
 }
 
-// encode returns the content of the auxiliary file id.
+// encode returns the stored form of the set with an ID.
 func (s *visibilitySet) encode(id segment.LayerID) []byte {
 	dst := make([]byte, 0, segment.BorrowedHead+s.size()+16)
 	dst = append(dst, segment.BorrowedMagic...)
@@ -188,7 +188,7 @@ func (l idList) append(dst []byte) []byte {
 
 var errVisibility = errors.New("malformed visibility set of a fork")
 
-// decodeVisibility decodes the content of the auxiliary file id. The set keeps data.
+// decodeVisibility decodes the stored form of the set with an ID. The set keeps data.
 func decodeVisibility(id segment.LayerID, data []byte) (*visibilitySet, error) {
 	body := len(data) - 4
 	if body < segment.BorrowedHead || crc32.Checksum(data[:body], castagnoli) != binary.BigEndian.Uint32(data[body:]) {
@@ -197,7 +197,7 @@ func decodeVisibility(id segment.LayerID, data []byte) (*visibilitySet, error) {
 	d := decoder{data: data[:body]}
 	magic, version := string(d.take(segment.MagicSize)), binary.BigEndian.Uint32(d.take(4))
 	if magic != segment.BorrowedMagic || version != segment.FormatVersion || segment.LayerID(d.take(len(id))) != id {
-		return nil, fmt.Errorf("%w: %w: it is another file", segment.ErrFormat, errVisibility)
+		return nil, fmt.Errorf("%w: %w: it is another one", segment.ErrFormat, errVisibility)
 	}
 	s := &visibilitySet{}
 	switch d.take(1)[0] {

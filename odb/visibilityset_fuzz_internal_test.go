@@ -10,8 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// FuzzVisibilitySet checks that the file of a visibility set is refused or decodes to the same when
-// it is encoded again, and that the file of another ID and one that ends early or late are refused.
+// FuzzVisibilitySet checks that a stored visibility set is refused or decodes to the same when
+// it is encoded again, and that one of another ID and one that ends early or late are refused.
 func FuzzVisibilitySet(f *testing.F) {
 	id := segment.LayerID{1, 2, 3}
 	for _, seed := range []struct {
@@ -38,7 +38,7 @@ func FuzzVisibilitySet(f *testing.F) {
 			t.Errorf("%x is encoded as %x and then as %x, %v", data, again, third, err)
 		}
 		if _, err := decodeAgain(segment.LayerID{9}, data); err == nil {
-			t.Error("it is taken for that of another auxiliary file")
+			t.Error("it is taken for another one")
 		}
 		for _, cut := range [][]byte{
 			body, sealBorrowed(body[:len(body)-1]), sealBorrowed(append(bytes.Clone(body), 0)),
@@ -50,7 +50,7 @@ func FuzzVisibilitySet(f *testing.F) {
 	})
 }
 
-// encodeBorrowed returns the files of two visibility sets. One has ids as tips. The other has the
+// encodeBorrowed returns two stored visibility sets. One has ids as tips. The other has the
 // ordinals of a segment that words have, and ids as unpacked objects.
 func encodeBorrowed(id segment.LayerID, ids []object.ID, count int, words []uint64) (tips, sets []byte) {
 	byTips := visibilitySet{tips: newIDList(ids)}
@@ -61,7 +61,7 @@ func encodeBorrowed(id segment.LayerID, ids []object.ID, count int, words []uint
 	return byTips.encode(id), bySets.encode(id)
 }
 
-// decodeAgain decodes the file of a visibility set, and encodes it again.
+// decodeAgain decodes a stored visibility set, and encodes it again.
 func decodeAgain(id segment.LayerID, data []byte) ([]byte, error) {
 	set, err := decodeVisibility(id, data)
 	if err != nil {
@@ -70,7 +70,7 @@ func decodeAgain(id segment.LayerID, data []byte) ([]byte, error) {
 	return set.encode(id), nil
 }
 
-// sealBorrowed appends the checksum of a file without one.
+// sealBorrowed appends the checksum of a set without one.
 func sealBorrowed(body []byte) []byte {
 	return binary.BigEndian.AppendUint32(bytes.Clone(body), crc32.Checksum(body, castagnoli))
 }

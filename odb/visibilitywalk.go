@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"packhorse/odb/fair"
-	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -16,7 +15,7 @@ import (
 // computeVisibility computes the objects that the tips of a fork reach when it is its owner's turn,
 // publishes them, and then writes them in place of the tips.
 func (s *Store) computeVisibility(
-	ctx context.Context, pool PoolID, owner string, of *visibilityEntry, auxiliary segment.LayerID,
+	ctx context.Context, pool PoolID, owner string, of *visibilityEntry, auxiliary manifestLayer,
 	tell func(*visibilitySet, error),
 ) {
 	told := false
@@ -37,7 +36,7 @@ func (s *Store) computeVisibility(
 // walkVisibility publishes the objects that the tips of a fork reach, and returns the layers that
 // they cover. Without layers there is nothing to write.
 func (s *Store) walkVisibility(
-	ctx context.Context, pool PoolID, owner string, of *visibilityEntry, auxiliary segment.LayerID,
+	ctx context.Context, pool PoolID, owner string, of *visibilityEntry, auxiliary manifestLayer,
 	tell func(*visibilitySet, error),
 ) (map[segment.LayerID]bool, error) {
 	release, err := s.visibility.turns.Acquire(ctx, fair.Tenant{Org: owner}, 0, 1)
@@ -90,11 +89,11 @@ func (s *Store) warnOfVisibility(ctx context.Context, pool PoolID, err error) {
 	}
 }
 
-// layersWith returns the layers of a manifest that have the auxiliary file.
-func (m *manifest) layersWith(auxiliary segment.LayerID) manifest {
+// layersWith returns the layers of a manifest that have the visibility set.
+func (m *manifest) layersWith(auxiliary manifestLayer) manifest {
 	part := manifest{version: m.version, prunes: m.prunes}
 	for _, l := range m.layers {
-		if id, ok := l.borrowed(); ok && id == auxiliary {
+		if found, ok := l.borrowed(); ok && found.id == auxiliary.id {
 			part.layers = append(part.layers, l)
 		}
 	}
@@ -240,56 +239,37 @@ func (v *View) isIn(ctx context.Context, set *visibilitySet, id object.ID) (bool
 
 // replaceTips replaces the tips by the computed set, and makes the covered layers own layers.
 func (s *Store) replaceTips(
-	ctx context.Context, pool PoolID, of *visibilityEntry, auxiliary segment.LayerID, whole map[segment.LayerID]bool,
+	ctx context.Context, pool PoolID, of *visibilityEntry, auxiliary manifestLayer, whole map[segment.LayerID]bool,
 ) error {
-	next := segment.NewLayerID()
-	size, err := s.writeVisibility(ctx, next, of.ready())
-	if err != nil {
-		return err
-	}
+	next := manifestLayer{kind: segment.KindVisibility, id: segment.NewLayerID()}
 	used := false
-	err = s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
+	err := s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
 		changed := false
 		used = false
 		for i := range m.layers {
 			l := &m.layers[i]
-			for at, c := range l.auxiliaries {
-				if c.kind != segment.KindBorrowed || c.id != auxiliary {
-					continue
-				}
-				changed = true
-				if whole[l.id] {
-					l.auxiliaries = append(l.auxiliaries[:at:at], l.auxiliaries[at+1:]...)
-				} else {
-					l.auxiliaries[at].id = next
-					used = true
-				}
-				break
+			at := slices.IndexFunc(l.auxiliaries, func(c manifestLayer) bool { return c.id == auxiliary.id })
+			switch {
+			case at < 0:
+				continue
+			case whole[l.id]:
+				l.auxiliaries = slices.Delete(l.auxiliaries, at, at+1)
+			default:
+				l.auxiliaries[at] = next
+				used = true
 			}
+			changed = true
 		}
 		if !changed {
 			return errNoChange
 		}
 		if used {
-			return s.register(b, next, segment.Registration{Pool: pool, Kind: segment.KindBorrowed, Bytes: size})
+			putVisibility(b, next.id, of.ready())
 		}
 		return nil
 	})
-	name := segment.KindBorrowed.FileName(next)
 	if err == nil && used {
 		s.visibility.rename(of, next)
-		if s.intents != nil {
-			s.intents.Registered(name)
-		}
-		settle := func() error { return file.Settle(ctx, s.Files, name) }
-		if err := fair.Sync(ctx, settle); err != nil { // the next start tries again
-			return fmt.Errorf("move a file to its place: %w", err)
-		}
-		return nil
-	}
-	// The batch may have been committed all the same.
-	if ours, _ := s.unregister(context.WithoutCancel(ctx), next, name); ours {
-		err = errors.Join(err, s.Files.Delete(context.WithoutCancel(ctx), name))
 	}
 	return err
 }
@@ -315,26 +295,4 @@ func (s *Store) claimBorrowed(ctx context.Context, v *View) {
 		_, err = s.visibility.ask(ctx, v, of)
 	}
 	s.warnOfVisibility(ctx, v.pool, err)
-}
-
-// writeVisibility writes an auxiliary file, and does not register it. It returns the size.
-func (s *Store) writeVisibility(ctx context.Context, id segment.LayerID, set *visibilitySet) (int64, error) {
-	encoded := set.encode(id)
-	err := fair.Sync(ctx, func() error {
-		f, err := s.Files.Create(ctx, segment.KindBorrowed.FileName(id))
-		if err != nil {
-			return err
-		}
-		if _, err = f.Write(encoded); err == nil {
-			err = f.Seal(ctx)
-		}
-		if err != nil {
-			return errors.Join(err, f.Abort())
-		}
-		return nil
-	})
-	if err != nil {
-		return 0, fmt.Errorf("write visibility set: %w", err)
-	}
-	return int64(len(encoded)), nil
 }

@@ -19,8 +19,6 @@ const (
 	quantum = time.Millisecond
 	// recent is how long a processor is left free of computations after a request of another tenant.
 	recent = 5 * time.Millisecond
-	// shared is how long after a request of another organization a disk counts as shared with it.
-	shared = 100 * time.Millisecond
 	// lightMax is how much a light request may compute in its own turns alone. What computes more
 	// takes turns for computations.
 	lightMax = 4 * time.Millisecond
@@ -48,11 +46,8 @@ type Processors struct {
 	tick     int64     // guarded by mu
 	moved    time.Time // guarded by mu: when a turn began or ended
 
-	syncing map[string]*syncs // guarded by mu: by organization
-
-	latest  arrival // guarded by mu: the last request
-	other   arrival // guarded by mu: the last one of another repository than latest
-	foreign arrival // guarded by mu: the last one of another organization than latest
+	latest arrival // guarded by mu: the last request
+	other  arrival // guarded by mu: the last one of another repository than latest
 
 	oldest, newest *Account // guarded by mu: those in a turn of [Account.Begin], in the order of its begin
 	watched        bool     // guarded by mu: a timer looks after them
@@ -464,9 +459,6 @@ func (p *Processors) compete() bool {
 
 // arriveLocked records a request.
 func (p *Processors) arriveLocked(t Tenant, now time.Time) {
-	if p.latest.org != t.Org {
-		p.foreign = p.latest
-	}
 	if p.latest.org != t.Org || p.latest.repo != t.Repo {
 		p.other = p.latest
 		p.latest.org, p.latest.repo = t.Org, t.Repo
@@ -492,13 +484,4 @@ func (p *Processors) roomLocked(t Tenant, now time.Time) int {
 		return p.count - 1
 	}
 	return p.count
-}
-
-// sharesLocked reports whether requests of other organizations arrive.
-func (p *Processors) sharesLocked(org string, now time.Time) bool {
-	l := &p.latest
-	if l.org == org {
-		l = &p.foreign
-	}
-	return now.Sub(l.at) < shared
 }

@@ -276,68 +276,6 @@ func TestRequestsLeave(t *testing.T) {
 	})
 }
 
-// While requests of other organizations are served, an organization syncs one after the other, and
-// otherwise as it likes.
-func TestSyncsTakeTurns(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		other string
-		most  int64
-	}{"alone": {"a", 8}, "beside others": {"b", 1}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				p := fair.NewProcessors(2)
-				var running, most atomic.Int64
-				_, other := serve(t, p, test.other, 0)
-				other.End()
-				var all sync.WaitGroup
-				for range 8 {
-					all.Go(func() {
-						err := fair.Sync(fair.With(t.Context(), p.Account(tenant("a", "r", "t"), 0)), func() error {
-							if n := running.Add(1); n > most.Load() {
-								most.Store(n)
-							}
-							time.Sleep(time.Millisecond)
-							running.Add(-1)
-							return nil
-						})
-						if err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				all.Wait()
-				if most.Load() != test.most {
-					t.Errorf("%d at once, want %d", most.Load(), test.most)
-				}
-			})
-		})
-	}
-}
-
-// A sync whose context ends leaves the line, and the next one begins.
-func TestSyncsLeave(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := fair.NewProcessors(2)
-		_, other := serve(t, p, "b", 0)
-		other.End()
-		ctx := fair.With(t.Context(), p.Account(tenant("a", "r", "t"), 0))
-		err := fair.Sync(ctx, func() error {
-			impatient, cancel := context.WithTimeout(ctx, time.Millisecond)
-			defer cancel()
-			return fair.Sync(impatient, func() error { return nil })
-		})
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v", err)
-		}
-		if err := fair.Sync(ctx, func() error { return nil }); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func BenchmarkBegin(b *testing.B) {
 	p := fair.NewProcessors(0)
 	b.ReportAllocs()

@@ -21,21 +21,26 @@ func NewLayerID() LayerID { return LayerID(uuid.Must(uuid.NewV7())) }
 // LayerKind is the kind of a layer or of an auxiliary file. The numbers are stored.
 type LayerKind uint8
 
-// The kinds. Those from KindGraph on are auxiliary files: KindBorrowed of a layer that a fork took,
-// the others of a segment.
+// The kinds. Those from KindGraph on are auxiliary: KindBorrowed and KindVisibility to the layers
+// that a fork took, the others to a segment. KindHot and KindVisibility are rows, the others files.
 const (
 	KindHot      LayerKind = 1 // the rows of small objects
 	KindSegment  LayerKind = 2 // a packfile with its index
 	KindGraph    LayerKind = 3 // commit-graph rows
 	KindFilter   LayerKind = 4 // changed-path filters of the commits
 	KindBitmap   LayerKind = 5 // the objects that commits reach in the layers up to this one
-	KindBorrowed LayerKind = 6 // the objects of a borrowed layer that a fork may read
+	KindBorrowed LayerKind = 6 // what KindVisibility is, in the form of older releases
 	KindHistory  LayerKind = 7 // the histories of files that many of the commits changed
 	KindTrigram  LayerKind = 8 // the trigrams of the files of the newest commits
+
+	KindVisibility LayerKind = 9 // the objects of a borrowed layer that a fork may read
 )
 
 // Known reports whether k is one of the kinds.
-func (k LayerKind) Known() bool { return k >= KindHot && k <= KindTrigram }
+func (k LayerKind) Known() bool { return k >= KindHot && k <= KindVisibility }
+
+// HasFile reports whether k is a kind of file. The other kinds are rows.
+func (k LayerKind) HasFile() bool { return k.Known() && k != KindHot && k != KindVisibility }
 
 // The suffixes of file names. A layer's ID in hexadecimal stands before them.
 const (

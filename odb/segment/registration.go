@@ -11,7 +11,7 @@ import (
 //	1 format, 1 | 1 kind | 16 pool that it was made for | uvarint object count | uvarint size
 type Registration struct {
 	Pool [16]byte
-	Kind LayerKind // no KindHot: that has no file
+	Kind LayerKind // of a file
 	// Count and Bytes are the objects of a segment and the size of its data region. Of another file
 	// Count is 0, and Bytes its size, or 0 if an older release has made it.
 	Count, Bytes int64
@@ -45,7 +45,7 @@ func DecodeRegistration(value []byte) (Registration, error) {
 		}
 		*number, rest = int64(n), rest[size:]
 	}
-	if len(rest) > 0 || r.Kind == KindHot || !r.Kind.Known() {
+	if len(rest) > 0 || !r.Kind.HasFile() {
 		return Registration{}, malformed
 	}
 	return r, nil

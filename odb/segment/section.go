@@ -93,7 +93,7 @@ const (
 	FilterMagic  = "packhorseFIL" // of changed-path filters
 	HistoryMagic = "packhorseHIS"
 	TrigramMagic = "packhorseTRI"
-	// BorrowedMagic begins the file of a visibility set, which is not a sectioned file.
+	// BorrowedMagic begins a visibility set, which is no sectioned file.
 	BorrowedMagic = "packhorseBOR"
 	BorrowedHead  = MagicSize + 4 + 16 + 1 // size in bytes of its head: magic, version, layer, form
 )

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"sync"
 
 	"packhorse/api/exchange"
 )
@@ -28,6 +29,7 @@ type lineReader struct {
 	release    func()          // releases the reservation
 	reserved   int64           // how many bytes that is
 	from       io.Reader
+	first      *[lineBufferMin]byte // of lineBuffers: the buffer at first
 	buffer     []byte
 	start, end int   // of the bytes read and not returned yet
 	err        error // of the body, after the bytes read
@@ -36,14 +38,21 @@ type lineReader struct {
 // lineBufferMin is the size of the buffer at first.
 const lineBufferMin = 256 << 10
 
+var lineBuffers = sync.Pool{New: func() any { return new([lineBufferMin]byte) }}
+
 func newLineReader(x exchange.Exchange, body io.Reader) *lineReader {
+	first := lineBuffers.Get().(*[lineBufferMin]byte)
 	return &lineReader{
-		memory: x, ctx: x.Context(), release: func() {}, from: body, buffer: make([]byte, lineBufferMin),
+		memory: x, ctx: x.Context(), release: func() {}, from: body, first: first, buffer: first[:],
 	}
 }
 
 // close releases the memory of the buffer. Lines must not be used any more.
-func (l *lineReader) close() { l.release() }
+func (l *lineReader) close() {
+	l.release()
+	l.buffer = nil
+	lineBuffers.Put(l.first)
+}
 
 // next returns the next line that is not blank, without its end; it is valid until the next call.
 // The last line needs no end. It is io.EOF behind the last line, and only at the true end of the

@@ -8,6 +8,7 @@ import (
 	"packhorse/engine/pathpolicy"
 	"packhorse/engine/revision"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -61,7 +62,8 @@ func (g *pathGuard) check(ctx context.Context, view *odb.View, move refs.Move) e
 	view = view.Linked()
 	key := knownMove{Move: move}
 	if !move.Before.IsZero() {
-		return g.compare(ctx, view, key, func(object.ID) ([]object.ID, error) { return []object.ID{move.Before}, nil })
+		return g.compare(ctx, view, key,
+			func(context.Context, object.ID) ([]object.ID, error) { return []object.ID{move.Before}, nil })
 	}
 	names, err := g.repo.visibleNames(ctx)
 	if err != nil {
@@ -69,36 +71,47 @@ func (g *pathGuard) check(ctx context.Context, view *odb.View, move refs.Move) e
 	}
 	defer names.Close()
 	key.names = names.Version()
-	return g.compare(ctx, view, key, func(tip object.ID) ([]object.ID, error) {
+	return g.compare(ctx, view, key, func(ctx context.Context, tip object.ID) ([]object.ID, error) {
 		return g.bases(ctx, view, names, move.Name, tip)
 	})
 }
 
-// compare compares the tree of a move's target with those of what bases finds for it.
+// findBases returns the commits with whose trees that of a tip is compared.
+type findBases func(ctx context.Context, tip object.ID) ([]object.ID, error)
+
+// compare compares the tree of a move's target with those of what bases finds for it, once for each
+// move, and in a turn.
 func (g *pathGuard) compare(
-	ctx context.Context, view *odb.View, key knownMove, bases func(tip object.ID) ([]object.ID, error),
+	ctx context.Context, view *odb.View, key knownMove, bases findBases,
 ) error {
 	if err, ok := g.known[key]; ok {
 		return err
 	}
-	tip, after, err := rootOf(ctx, view, key.After)
-	if err != nil {
-		return err
-	}
-	ids, err := bases(tip)
-	if err == nil {
-		trees := make([]object.ID, len(ids))
-		for i, id := range ids {
-			if _, trees[i], err = rootOf(ctx, view, id); err != nil {
-				return err
-			}
-		}
-		err = g.policy.Check(ctx, view, key.Name, trees, after)
-	}
+	err := fair.Do(ctx, func(ctx context.Context) error { return g.compareTrees(ctx, view, key, bases) })
 	if err == nil || errors.Is(err, refs.ErrDenied) {
 		g.known[key] = err
 	}
 	return err
+}
+
+func (g *pathGuard) compareTrees(
+	ctx context.Context, view *odb.View, key knownMove, bases findBases,
+) error {
+	tip, after, err := rootOf(ctx, view, key.After)
+	if err != nil {
+		return err
+	}
+	ids, err := bases(ctx, tip)
+	if err != nil {
+		return err
+	}
+	trees := make([]object.ID, len(ids))
+	for i, id := range ids {
+		if _, trees[i], err = rootOf(ctx, view, id); err != nil {
+			return err
+		}
+	}
+	return g.policy.Check(ctx, view, key.Name, trees, after)
 }
 
 // rootOf follows tags, and returns the commit, tree or blob that they lead to, and its root tree,

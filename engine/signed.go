@@ -8,6 +8,7 @@ import (
 	"packhorse/engine/revision"
 	"packhorse/engine/signature"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -71,7 +72,11 @@ func (s *signatures) signed(ctx context.Context, view *odb.View, move refs.Move)
 			return false, err
 		}
 		walk := revwalk.WalkOptions{Tips: []object.ID{tip}, Hide: hide}
-		if signed, err = s.newSigned(ctx, view, move.Name, walk); err != nil {
+		err = fair.Do(ctx, func(ctx context.Context) (err error) {
+			signed, err = s.newSigned(ctx, view, move.Name, walk)
+			return err
+		})
+		if err != nil {
 			return false, err
 		}
 	}
@@ -94,6 +99,9 @@ func (s *signatures) newSigned(
 		}
 		if _, ok := s.verified[c.ID]; ok {
 			continue
+		}
+		if err := fair.Pause(ctx); err != nil {
+			return false, err
 		}
 		_, data, err := view.Read(ctx, c.ID)
 		if err != nil {

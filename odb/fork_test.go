@@ -295,6 +295,30 @@ func TestForkDeltasOfDuplicates(t *testing.T) {
 	w.CheckAll()
 }
 
+// A version that a fork may not read, and that its next write brings back, is not stored as a delta
+// against itself, though it is the base of the version before.
+func TestForkBringsBackAHiddenVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{})
+	long := bytes.Repeat([]byte("a line of text that repeats\n"), 100)
+	d := w.Draft()
+	hidden := d.Write(object.TypeBlob, append([]byte("1\n"), long...), object.ZeroID)
+	shown := d.Write(object.TypeBlob, append([]byte("2\n"), long...), hidden)
+	d.Commit()
+	w.Pool = w.forkOf(shown)
+	d = w.Draft()
+	d.Write(object.TypeBlob, append([]byte("1\n"), long...), shown)
+	d.Commit()
+	w.CheckAll()
+	w.Reopen()
+	w.Compact(repack.CompactOptions{All: true})
+	w.CheckAll()
+	report, err := w.Store.Fsck(t.Context(), w.Pool, odb.FsckOptions{})
+	if err != nil || report.ProblemCount+report.WarningCount > 0 {
+		t.Errorf("fsck: %v, %v, %v", err, report.Problems, report.Warnings)
+	}
+}
+
 // A fork exists when its batch is committed, and the batch requires the manifest of the source.
 func TestForkConflicts(t *testing.T) {
 	t.Parallel()

@@ -210,7 +210,7 @@ func (q *Quarantine) encodeHot(
 	if err != nil {
 		return hot.Value{}, err
 	}
-	if version == 0 {
+	if version == 0 || base.id == id { // it brings back a version that is borrowed, and perhaps not readable
 		return hot.Compress(value, data), nil
 	}
 	_, baseData, err := q.view.ReadAt(ctx, base)

@@ -51,7 +51,7 @@ func (n *node) locate(ctx context.Context, v *odb.View, tree object.ID) error {
 	for from, missing := 0, len(n.children); missing > 0 && it.Next(); {
 		to := len(data) - len(it.Rest())
 		if child := n.child(it.Name); child != nil {
-			child.met = met{mode: it.Mode, id: it.ID, from: from, to: to}
+			child.met = met{mode: it.Mode.Canonical(), id: it.ID, from: from, to: to}
 			missing--
 		}
 		from = to

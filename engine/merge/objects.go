@@ -130,7 +130,7 @@ func (o *objects) store(ctx context.Context, q *odb.Quarantine, id object.ID) er
 	if f.kind == object.TypeTree {
 		it := object.IterTree(f.data)
 		for it.Next() {
-			if it.Mode.IsGitlink() {
+			if it.Mode.Type() == object.TypeCommit {
 				continue
 			}
 			if err := o.store(ctx, q, it.ID); err != nil {

@@ -210,7 +210,7 @@ func (r *reaching) eachEntry(ctx context.Context, tree handle, visit func(mode o
 	}
 	it := object.IterTree(data)
 	for it.Next() {
-		if it.Mode.IsGitlink() {
+		if it.Mode.Type() == object.TypeCommit {
 			continue
 		}
 		if err := visit(it.Mode, it.ID); err != nil {

@@ -3,6 +3,7 @@ package repack_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
+	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
 	"packhorse/pack/object"
 )
@@ -59,6 +61,31 @@ func TestPrune(t *testing.T) {
 			w.Sound(tip)
 		})
 	}
+}
+
+// Entries of file types that git does not know are links to submodules, as git reads them, also
+// when two versions of a folder are compared.
+func TestPruneOddFileTypes(t *testing.T) {
+	t.Parallel()
+	w := odbtest.NewWorld(t, odb.Options{})
+	d := w.Draft()
+	var tip, tree object.ID
+	for i, mode := range []object.Mode{0o010000, 0o020000, 0o644, 0} {
+		file := d.Write(object.TypeBlob, fmt.Appendf(nil, "%d\n", i), object.ZeroID)
+		tree = d.Write(object.TypeTree, odbtest.TreeOf(odbtest.FileEntry("file", file),
+			object.TreeEntry{Mode: mode, Name: "link", ID: object.ID{1, byte(i)}}), tree)
+		var parents []object.ID
+		if i > 0 {
+			parents = append(parents, tip)
+		}
+		tip = d.Write(object.TypeCommit, odbtest.CommitOf(tree, 1_000_000+i, parents...), tip)
+	}
+	d.Commit()
+	kept := maps.Clone(w.Objects)
+	w.Grow(rand.New(rand.NewPCG(1, 2)), object.ZeroID, 15)
+	w.Prune(kept, odbtest.PruneTo(0, tip))
+	w.Compact(repack.CompactOptions{All: true, RepackOptions: packgen.RepackOptions{Anew: true}})
+	w.Sound(tip)
 }
 
 func TestPruneKeepsOldValues(t *testing.T) {

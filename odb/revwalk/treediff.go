@@ -34,7 +34,7 @@ func (d *TreeDiff) Next() bool {
 		}
 		sameName := d.haveOld && bytes.Equal(d.old.Name, d.Name)
 		same := sameName && d.old.ID == d.ID && d.old.Mode == d.Mode
-		if !same && !d.Mode.IsGitlink() {
+		if !same && d.Mode.Type() != object.TypeCommit {
 			if sameName && bytes.Equal(d.Rest(), d.old.Rest()) {
 				d.end()
 			}

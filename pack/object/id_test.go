@@ -122,6 +122,7 @@ func TestMode(t *testing.T) {
 		"odd tree":   {0o040755, object.ModeTree, object.TypeTree, "040755"},
 		"gitlink":    {0o160000, object.ModeGitlink, object.TypeCommit, "160000"},
 		"device":     {0o020000, object.ModeGitlink, object.TypeCommit, "020000"},
+		"no type":    {0o000644, object.ModeGitlink, object.TypeCommit, "000644"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -129,6 +130,9 @@ func TestMode(t *testing.T) {
 			m := test.mode
 			if m.Canonical() != test.canonical || m.Type() != test.kind || m.String() != test.text {
 				t.Errorf("canonical %s, type %s, text %s", m.Canonical(), m.Type(), m)
+			}
+			if m.IsGitlink() != (test.canonical == object.ModeGitlink) {
+				t.Errorf("IsGitlink is %v", m.IsGitlink())
 			}
 		})
 	}

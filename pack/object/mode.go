@@ -21,8 +21,9 @@ const ModeMask Mode = 0o170000
 func (m Mode) IsTree() bool { return m&ModeMask == ModeTree }
 
 // IsGitlink reports whether the entry is a commit of another repository (a submodule), which is
-// never stored beside the tree.
-func (m Mode) IsGitlink() bool { return m&ModeMask == ModeGitlink }
+// never stored beside the tree, or of a file type that git does not know and reads as one. 0 is
+// taken for no mode at all; trees that may hold it are asked for [Mode.Type].
+func (m Mode) IsGitlink() bool { return m != 0 && m.Type() == TypeCommit }
 
 // IsSymlink reports whether the entry is a symbolic link, whose blob is the target's path.
 func (m Mode) IsSymlink() bool { return m&ModeMask == ModeSymlink }

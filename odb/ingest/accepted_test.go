@@ -22,15 +22,9 @@ import (
 // all deltas.
 func TestWhatIngestAcceptsGitTakes(t *testing.T) {
 	t.Parallel()
-	seeds := oracle.New(t)
-	seeds.Seed(oracle.History{Seed: 12, Commits: 20, Files: 8, Tags: true})
-	old, tip := seeds.Git("rev-parse", "main~8"), seeds.Git("rev-parse", "main")
-	older := seeds.Input([]byte(old+"\n"), "pack-objects", "--revs", "--stdout", "-q")
-	source := packSource{
-		tb: t, random: rand.New(rand.NewPCG(3, 9)), objects: readObjects(t, seeds, tip, "^"+old),
-		older: readObjects(t, seeds, old),
-	}
-	names := slices.Sorted(maps.Keys(mutations))
+	source := odbtest.NewPackSource(t, oracle.History{Seed: 12, Commits: 20, Files: 8, Tags: true},
+		rand.New(rand.NewPCG(3, 9)))
+	names := slices.Sorted(maps.Keys(odbtest.PackMutations))
 	const batch = 50 // packs in one pool, so that git is asked once for all of them
 	accepted, count := 0, oracle.CaseCount(t, 200, 100)
 	for done := 0; done < count; done += batch {
@@ -39,13 +33,13 @@ func TestWhatIngestAcceptsGitTakes(t *testing.T) {
 			limits.HotValueBytes = 1 // segments
 		}
 		h := odbtest.NewPool(t, odb.Options{Limits: limits})
-		if _, err := h.Push(older, ingest.Options{}); err != nil {
+		if _, err := h.Push(source.OldPack, ingest.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		var cases []string
 		for i := range batch {
 			name := names[(done+i)%len(names)]
-			if _, err := h.Push(mutations[name](&source), ingest.Options{}); err == nil {
+			if _, err := h.Push(odbtest.PackMutations[name](source), ingest.Options{}); err == nil {
 				cases = append(cases, name)
 			}
 		}

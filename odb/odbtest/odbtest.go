@@ -10,6 +10,7 @@
 //	repository, history  repositories of the installed git; random histories
 //	checkpack            packs beside those of git pack-objects
 //	pathfilter           changed-path filters, ours and git's
+//	packsource           packs that may be wrong
 //	plainpack            packs and objects that are stored unchecked
 //	storedform, content  how objects are stored; texts, noise, trees and commits
 //	meddledkeys          changes between two reads

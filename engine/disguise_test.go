@@ -17,30 +17,6 @@ import (
 	"packhorse/pack/object"
 )
 
-// disguises are names that some file system takes for those of git's own files, and some that only
-// look so.
-var disguises = []string{
-	".gitmodules", ".GITMODULES", ".GitModules", ".gitmodules .", ".gitmodules...", ".gitmodules ", ".gitmodules:x",
-	".gitmodules::$DATA",
-	"gitmod~1", "GITMOD~4", "gitmod~5", "gi7eba~1", "GI7EBA~1", "GI7EBA~9", "gi7eb~10", "gi7e~123", "~1000000", "gi7eba~0",
-	"gi7d29~1",
-	".git\u200cmodules", ".\u200egitmodules", "\ufeff.gitmodules", ".gitmodules\u206f", ".gitmodules\u00a0",
-	".gitm\u00f6dules", "gitmodules",
-	`a\.gitmodules`, `a\b\gitmod~1`, ".gitmodules.txt", ".gitattributes", ".GITATTRIBUTES", "gitatt~1", "GI7D29~1",
-	".git\u200dattributes",
-	".gitattributes. .", "gitatt~9", ".gitignore", ".mailmap", ".git", ".GIT", "git~1", ".git ", ".g\u200bit",
-	".g\u200cit", `x\.git`, "git~2", "...",
-}
-
-// contents of files of these names, of which some are dangerous.
-var disguisedContents = []string{
-	"[submodule \"a\"]\n\tpath = a\n\turl = https://example.com/a\n",
-	"[submodule \"../x\"]\n\tpath = x\n\turl = https://example.com/x\n",
-	"[submodule \"a\"]\n\tpath = a\n\turl = -u./payload\n",
-	"[submodule \"a\"]\n\tpath = -x\n\turl = https://example.com/a\n",
-	"# " + strings.Repeat("long ", 420) + "\n",
-}
-
 // disguiseCase is one file, and the objects that git has to judge.
 type disguiseCase struct {
 	change
@@ -69,38 +45,21 @@ func disguiseCases(git *oracle.Repository) []disguiseCase {
 		}
 		cases = append(cases, c)
 	}
-	for _, name := range disguises {
-		for i, content := range disguisedContents {
+	for _, name := range enginetest.Disguises {
+		for i, content := range enginetest.DisguisedContents {
 			add([]string{"", "sub/", "a/b/"}[i%3]+name, object.ModeBlob, content)
 		}
-		add(name, object.ModeExec, disguisedContents[1])
-		add("sub/"+name, object.ModeSymlink, disguisedContents[1])
+		add(name, object.ModeExec, enginetest.DisguisedContents[1])
+		add("sub/"+name, object.ModeSymlink, enginetest.DisguisedContents[1])
 		add(name, object.ModeGitlink, "")
-		add(name+"/file", object.ModeBlob, disguisedContents[0])
+		add(name+"/file", object.ModeBlob, enginetest.DisguisedContents[0])
 	}
 	return cases
 }
 
-// asPatch is a patch that adds the file.
-func (c *change) asPatch() string {
-	quoted := func(path string) string {
-		var b strings.Builder
-		for _, ch := range []byte(path) {
-			if ch < ' ' || ch >= 0x7f || ch == '"' || ch == '\\' {
-				fmt.Fprintf(&b, "\\%03o", ch)
-			} else {
-				b.WriteByte(ch)
-			}
-		}
-		return `"` + b.String() + `"`
-	}
-	content := c.content
-	if c.mode.IsGitlink() {
-		content = "Subproject commit " + content + "\n"
-	}
-	lines := strings.SplitAfter(strings.TrimSuffix(content, "\n"), "\n")
-	return fmt.Sprintf("diff --git %s %s\nnew file mode %s\n--- /dev/null\n+++ %s\n@@ -0,0 +1,%d @@\n+%s\n",
-		quoted("a/"+c.path), quoted("b/"+c.path), c.mode, quoted("b/"+c.path), len(lines), strings.Join(lines, "+"))
+// file is the change as a file.
+func (c *change) file() *enginetest.File {
+	return &enginetest.File{Path: c.path, Content: c.content, Mode: c.mode}
 }
 
 // applyPatch commits a patch to a branch.
@@ -157,7 +116,7 @@ func TestDisguisesAreJudgedAsByGit(t *testing.T) {
 			return err
 		},
 		"patch": func(repo *engine.Repository, target engine.CommitTarget, c *change) error {
-			_, err := applyPatch(t.Context(), repo, target, c.asPatch())
+			_, err := applyPatch(t.Context(), repo, target, c.file().Patch())
 			return err
 		},
 	}

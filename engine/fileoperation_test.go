@@ -64,13 +64,7 @@ func with(op engine.FileOperation, edits ...commit.Edit) engine.FileOperation {
 
 func deleted(path string) engine.FileOperation { return engine.FileOperation{Path: path, Delete: true} }
 
-func blobOf(content string) object.ID {
-	id, err := object.Hash(object.TypeBlob, []byte(content))
-	if err != nil {
-		panic(err)
-	}
-	return id
-}
+func blobOf(content string) object.ID { return enginetest.BlobID(content) }
 
 // workTree is a folder of files that git makes a tree of.
 type workTree struct {

@@ -89,11 +89,20 @@ const (
 	descriptorsDefault = 1024
 	descriptorsKept    = 4096
 	connsMost          = 32768 // an idle one costs memory, too
+	filesLeast         = 256   // with more connections than there are descriptors, files may fail
 )
 
 // defaultConnsMax divides the descriptors: half of them are for files, or 4,096 if there are more.
 func defaultConnsMax(descriptors uint64) int {
 	return int(min(connsMost, max(descriptors/2, descriptors-min(descriptors, descriptorsKept))))
+}
+
+// FilesMax returns how many descriptors of the process connsMax connections leave to files; 0 for
+// the default of [Limits.ConnsMax].
+func FilesMax(connsMax int) int {
+	descriptors := min(descriptorsMax(), 1<<20) // it may be unlimited
+	conns := uint64(cmp.Or(connsMax, defaultConnsMax(descriptors)))
+	return int(max(descriptors-min(descriptors, conns), filesLeast))
 }
 
 // The buffers of a connection. fasthttp limits a request's header to the read buffer.

@@ -69,6 +69,7 @@ const (
 
 	internal    = "internal error"
 	unavailable = "the storage is not available, try again"
+	manyFiles   = "the server has too many files open, try again"
 	unknown     = "the storage went away during the write, and it is not known whether the write was made: " +
 		"the same request with the same Idempotency-Key tells it"
 )
@@ -104,6 +105,11 @@ var table = []row{
 		kind: syscall.ENOSPC, status: http.StatusInsufficientStorage, code: code.ShortOfDisk,
 		message: "the server is short of disk space",
 	},
+	{ // of uploads that are under way, and of clones
+		kind: file.ErrManyOpen, status: http.StatusServiceUnavailable, code: code.Busy, message: manyFiles, retry: later,
+	},
+	{kind: syscall.EMFILE, status: http.StatusServiceUnavailable, code: code.Busy, message: manyFiles, retry: later},
+	{kind: syscall.ENFILE, status: http.StatusServiceUnavailable, code: code.Busy, message: manyFiles, retry: later},
 	{
 		kind: syscall.EDQUOT, status: http.StatusInsufficientStorage, code: code.ShortOfDisk,
 		message: "the server is short of disk space",

@@ -3,9 +3,14 @@
 package main_test
 
 import (
+	"bufio"
 	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +18,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -185,4 +191,119 @@ func (s *fewServer) work(t *testing.T, stop chan struct{}) (times int) {
 			return times
 		}
 	}
+}
+
+// uploadedFile is one content of a commit.
+type uploadedFile struct {
+	id   string
+	data []byte
+	more bool // the content has not ended
+}
+
+// commitBody is the body of a commit to a branch.
+func commitBody(branch string, contents ...uploadedFile) string {
+	var files, chunks []string
+	for _, c := range contents {
+		files = append(files, fmt.Sprintf(`{"path": %q, "content_id": %q}`, c.id, c.id))
+		chunks = append(chunks, fmt.Sprintf(`{"blob_chunk": {"content_id": %q, "data": %q, "eof": %t}}`, c.id,
+			base64.StdEncoding.EncodeToString(c.data), !c.more))
+	}
+	return fmt.Sprintf(`{"metadata": {"target_branch": %q, "commit_message": "m", `+
+		`"author": {"name": "A", "email": "a@example.com"}, "files": [%s]}}`, branch, strings.Join(files, ", ")) + "\n" +
+		strings.Join(chunks, "\n") + "\n"
+}
+
+// commits commits a content and returns the answer.
+func (s *fewServer) commits(client *http.Client, content []byte) (status int, text string, err error) {
+	request, err := http.NewRequest(http.MethodPost, s.URL+"/api/v1/repos/commit-pack",
+		strings.NewReader(commitBody("main", uploadedFile{id: "a", data: content})))
+	if err != nil {
+		return 0, "", err
+	}
+	request.Header.Set("Authorization", "Bearer "+s.token)
+	request.Header.Set("Content-Type", "application/x-ndjson")
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	answer, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(answer), errors.Join(err, response.Body.Close())
+}
+
+// Uploads take files until no more may be written: those beyond get 503 with the reason. The others
+// go on, and so do reads, small writes, and the logs of the key-value store.
+func TestUploadsOfFewDescriptors(t *testing.T) {
+	t.Parallel()
+	const uploads, held = 72, 64 // each takes two of the 128 files that may be written at a time
+	s := startFew(t, 1024, "--memory", "16GiB", "--connections", "800")
+	s.serves(t, "at first")
+	before := s.open(t)
+	noise := make([]byte, 600<<10)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(noise)
+	body := commitBody("large", uploadedFile{id: "a", data: noise[:160<<10]}, uploadedFile{id: "b", data: noise, more: true})
+	var answered, refused atomic.Int64
+	answers := make(chan error, uploads)
+	conns := make([]net.Conn, 0, uploads)
+	for range uploads {
+		c := s.dial(t, net.IPv4(127, 0, 0, 1))
+		conns = append(conns, c)
+		go func() {
+			response, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				answers <- nil // it was closed
+				return
+			}
+			answered.Add(1)
+			defer response.Body.Close() //nolint:errcheck // it was only read
+			var told struct{ Code, Error string }
+			err = json.NewDecoder(response.Body).Decode(&told)
+			if response.StatusCode == http.StatusServiceUnavailable && told.Code == "busy" &&
+				strings.Contains(told.Error, "too many files") && response.Header.Get("Retry-After") != "" {
+				refused.Add(1)
+				answers <- nil
+				return
+			}
+			answers <- fmt.Errorf("an upload: %d %+v, %w", response.StatusCode, told, err)
+		}()
+		_, _ = fmt.Fprintf(c, "POST /api/v1/repos/commit-pack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s", s.token, len(body)+100, body)
+	}
+	for begun := time.Now(); answered.Load() < uploads-held; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%d of %d uploads were answered", answered.Load(), uploads)
+		}
+	}
+	for range 900 { // the remaining connections, and more
+		c := s.dial(t, net.IPv4(127, 0, 0, 1))
+		defer c.Close() //nolint:errcheck // nothing was written
+	}
+	s.serves(t, "among uploads")
+	for i := range 40 { // of 100 KiB, which are no files, and which logs are begun for
+		_, _ = random.Read(noise[:100<<10])
+		if status, text, err := s.commits(s.known[i%len(s.known)], noise[:100<<10]); status != http.StatusOK &&
+			status != http.StatusCreated {
+			t.Fatalf("a small commit: %d %s, %v", status, text, err)
+		}
+	}
+	if status, text, err := s.commits(s.known[0], noise); status != http.StatusServiceUnavailable {
+		t.Errorf("another large commit: %d %s, %v", status, text, err)
+	}
+	s.serves(t, "after small commits")
+	for _, c := range conns {
+		_ = c.Close()
+	}
+	for range uploads {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := answered.Load(); n != uploads-held || refused.Load() != n {
+		t.Errorf("%d of %d uploads were answered, %d of them refused", n, uploads, refused.Load())
+	}
+	s.shrinks(t, before)
+	if status, text, err := s.commits(s.known[0], noise); status != http.StatusOK && status != http.StatusCreated {
+		t.Errorf("a large commit when the others have gone: %d %s, %v", status, text, err)
+	}
+	s.quiet(t)
 }

@@ -103,6 +103,7 @@ func openServer(ctx context.Context, at place, flags serverFlags, reload *reload
 		}
 	}()
 	around := outside{
+		open:        divideFiles(api.FilesMax(flags.Connections)),
 		maintenance: flags.Maintenance.settings(), signingKeys: func(org string) [][]byte {
 			config, ok := s.tokens.OrgConfig(org)
 			if !ok {

@@ -88,7 +88,7 @@ func (s *store) reachShared(ctx context.Context, flags storeFlags, around outsid
 		return err
 	}
 	s.closers = append(s.closers, func(context.Context) error { return keys.Close() })
-	bucket, err := s3.Open(ctx, s3.Options{Location: location, Log: logger})
+	bucket, err := s3.Open(ctx, s3.Options{Location: location, FS: around.open.others.Created(nil), Log: logger})
 	if err != nil {
 		return fmt.Errorf("--files: %w", err)
 	}
@@ -114,7 +114,7 @@ func (s *store) reachShared(ctx context.Context, flags storeFlags, around outsid
 
 // openShared opens the data folder of stores that were reached.
 func (s *store) openShared(
-	_ context.Context, dir string, flags storeFlags, logger *slog.Logger,
+	_ context.Context, dir string, flags storeFlags, _ outside, logger *slog.Logger,
 ) (kv.Store, file.Store, error) {
 	err := s.shared.bucket.Occupy(filepath.Join(dir, spoolFolder))
 	if errors.Is(err, file.ErrLocked) {

@@ -110,6 +110,7 @@ var errInUse = errors.New("is in use by another packhorse")
 // outside is the part of a store's configuration that concerns its surroundings. Maintenance
 // commands need none of it.
 type outside struct {
+	open        openFiles
 	secretKey   []byte                    // seals stored secrets
 	maintenance *maintain.Settings        // of the background; nil: nothing happens there
 	signingKeys func(org string) [][]byte // the contents of the files of an organization's signing keys
@@ -163,7 +164,7 @@ func openStore(
 	if flags.shared() {
 		open = s.openShared
 	}
-	keys, files, err := open(ctx, dir, flags, logger)
+	keys, files, err := open(ctx, dir, flags, around, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +173,7 @@ func openStore(
 			return nil, err
 		}
 	}
-	s.clones, err = openClones(filepath.Join(dir, cacheFolder), flags, logger)
+	s.clones, err = openClones(filepath.Join(dir, cacheFolder), flags, around.open, logger)
 	if err != nil {
 		return nil, err
 	}
@@ -183,6 +184,7 @@ func openStore(
 		Objects: odb.Options{
 			CacheBytes:        flags.share(objectsShare),
 			IngestMemoryBytes: flags.ingestMemory(),
+			OpenFileCountMax:  around.open.segments,
 			Limits: odb.Limits{
 				ObjectBytes:   int64(limits.ObjectMax),
 				PackBytes:     int64(limits.PackMax),
@@ -246,10 +248,13 @@ func checkPlace(dir string, flags sharedFlags) error {
 
 // openEmbedded opens the stores in the data folder.
 func (s *store) openEmbedded(
-	_ context.Context, dir string, flags storeFlags, logger *slog.Logger,
+	_ context.Context, dir string, flags storeFlags, around outside, logger *slog.Logger,
 ) (kv.Store, file.Store, error) {
 	keys, err := kv.OpenPebble(filepath.Join(dir, keysFolder),
-		kv.PebbleOptions{FS: s.space.FS(), MemoryBytes: flags.share(keysShare), Logger: logger, Block: fair.Rest})
+		kv.PebbleOptions{
+			FS: s.space.FS(), MemoryBytes: flags.share(keysShare), Logger: logger, Block: fair.Rest,
+			OpenFilesMax: around.open.tables,
+		})
 	if errors.Is(err, kv.ErrLocked) {
 		return nil, nil, fmt.Errorf("%s %w", dir, errInUse)
 	}
@@ -258,7 +263,7 @@ func (s *store) openEmbedded(
 	}
 	s.closers = append(s.closers, func(context.Context) error { return keys.Close() })
 	s.damage = keys.Damage
-	files, err := file.OpenDir(filepath.Join(dir, filesFolder), file.DirOptions{})
+	files, err := file.OpenDir(filepath.Join(dir, filesFolder), file.DirOptions{FS: around.open.others.Created(nil)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -281,11 +286,13 @@ func (s *store) openOrgs(ctx context.Context, keys kv.Store, around outside) err
 
 // openClones opens the clone cache, unless it is switched off. Nothing runs in it before the first
 // clone.
-func openClones(dir string, flags storeFlags, logger *slog.Logger) (*clonecache.Cache, error) {
+func openClones(dir string, flags storeFlags, open openFiles, logger *slog.Logger) (*clonecache.Cache, error) {
 	if flags.CloneCache == 0 {
 		return nil, nil
 	}
-	return clonecache.Open(dir, clonecache.Options{BudgetBytes: int64(flags.CloneCache), Logger: logger})
+	return clonecache.Open(dir, clonecache.Options{
+		FS: open.others.Opened(nil), BudgetBytes: int64(flags.CloneCache), Logger: logger,
+	})
 }
 
 // damageCount is the number of damaged items found; tables of the key-value store count as one.

@@ -210,7 +210,8 @@ func (c *Cache) Stats() Stats {
 // caller sends; otherwise a reservation of the key, which the caller ends. While another request
 // has the reservation, Lookup waits for its decision, and tell, which may be nil, receives the
 // lines that the holder tells. It returns neither pack nor reservation when the holder has
-// declined, or the cache is closed: the caller then generates the pack for itself.
+// declined, the cache is closed, or the stored pack cannot be opened: the caller then generates the
+// pack for itself.
 //
 // Errors: that of ctx.
 func (c *Cache) Lookup(ctx context.Context, key Key, tell func(string)) (*Pack, *Reservation, error) {
@@ -219,7 +220,10 @@ func (c *Cache) Lookup(ctx context.Context, key Key, tell func(string)) (*Pack, 
 		switch {
 		case e != nil:
 			pack, err := c.open(ctx, e)
-			if !errors.Is(err, errDamaged) {
+			switch {
+			case errors.Is(err, errFile):
+				return nil, nil, nil // the server is short of descriptors
+			case !errors.Is(err, errDamaged):
 				return pack, nil, err
 			}
 			c.discard(e, err)

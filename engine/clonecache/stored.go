@@ -2,7 +2,9 @@ package clonecache
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
@@ -26,11 +28,14 @@ type foundEntry struct {
 
 var blockBuffers = sync.Pool{New: func() any { return new([blockSize]byte) }}
 
-// open opens the file of an entry. Errors: errDamaged, and that of ctx.
+// open opens the file of an entry. Errors: errDamaged; errFile, when it may be whole; that of ctx.
 func (c *Cache) open(ctx context.Context, e *entry) (*Pack, error) {
 	file, err := c.fs.Open(c.path(e.key.String()), vfs.SequentialReadsOption)
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errFile, err)
 	}
 	t, err := c.tailOf(ctx, e, file)
 	if err != nil {

@@ -49,6 +49,8 @@ var (
 	ErrReadOnly = errors.New("file: store is read-only")
 	// ErrRange means that a WriteAt reaches beyond the written bytes.
 	ErrRange = errors.New("file: write beyond the end")
+	// ErrManyOpen means that no more files may be open at a time; see [OpenLimit].
+	ErrManyOpen = errors.New("file: too many files are open")
 	// ErrUnavailable means that the store cannot be reached, or refuses to work. A later call may
 	// succeed.
 	ErrUnavailable = errors.New("file: store is unavailable")

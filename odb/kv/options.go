@@ -35,6 +35,7 @@ func pebbleOptions(options PebbleOptions, p *Pebble) *pebble.Options {
 		WALBytesPerSync:       512 << 10,
 		WALMinSyncInterval:    p.syncPause,
 		MaxManifestFileSize:   16 << 20,
+		MaxOpenFiles:          options.OpenFilesMax,
 		CompactionConcurrencyRange: func() (int, int) {
 			return 1, 2
 		},

@@ -37,6 +37,8 @@ type PebbleOptions struct {
 	OnFatal func(error)
 	// Block, if not nil, runs each wait of a call.
 	Block Block
+	// OpenFilesMax is about the most files that are open at a time, at least 80; 0 means 1,000.
+	OpenFilesMax int
 	// RestAfter is the idle time after which the store syncs its mark, so that damage to the last
 	// synced bytes is detected. 0 means 100 ms.
 	RestAfter time.Duration

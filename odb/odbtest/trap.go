@@ -22,9 +22,9 @@ func (t *Trap) Set(call int64) { t.calls.Store(call) }
 // Take ends the wait for that call, and reports whether it has panicked.
 func (t *Trap) Take() (sprung bool) { return t.calls.Swap(0) < 0 }
 
-// step counts a call. The one that counts down to zero panics, and leaves the trap as one that has
-// sprung.
-func (t *Trap) step() {
+// Step counts a call of the stores, or of something else that a test has. The one that counts down
+// to zero panics, and leaves the trap as one that has sprung.
+func (t *Trap) Step() {
 	for left := t.calls.Load(); left > 0; left = t.calls.Load() {
 		next := left - 1
 		if next == 0 {
@@ -68,23 +68,23 @@ type trappedReader struct {
 }
 
 func (r trappedReader) Get(ctx context.Context, key []byte) ([]byte, error) {
-	r.trap.step()
+	r.trap.Step()
 	return r.Reader.Get(ctx, key)
 }
 
 func (r trappedReader) Read(ctx context.Context, set kv.ReadSet) (kv.Rows, error) {
-	r.trap.step()
+	r.trap.Step()
 	return r.Reader.Read(ctx, set)
 }
 
 func (r trappedReader) Scan(ctx context.Context, options kv.ScanOptions) iter.Seq2[kv.Pair, error] {
 	return func(yield func(kv.Pair, error) bool) {
-		r.trap.step()
+		r.trap.Step()
 		for pair, err := range r.Reader.Scan(ctx, options) {
 			if !yield(pair, err) {
 				return
 			}
-			r.trap.step()
+			r.trap.Step()
 		}
 	}
 }
@@ -95,7 +95,7 @@ type trappedKeys struct {
 }
 
 func (s trappedKeys) Snapshot(ctx context.Context) (kv.Snapshot, error) {
-	s.trap.step()
+	s.trap.Step()
 	snapshot, err := s.store.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -104,12 +104,12 @@ func (s trappedKeys) Snapshot(ctx context.Context) (kv.Snapshot, error) {
 }
 
 func (s trappedKeys) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error) {
-	s.trap.step()
+	s.trap.Step()
 	return s.store.Apply(ctx, batch)
 }
 
 func (s trappedKeys) WaitDurable(ctx context.Context, key []byte) error {
-	s.trap.step()
+	s.trap.Step()
 	return s.store.WaitDurable(ctx, key)
 }
 
@@ -122,7 +122,7 @@ type trappedCheckpointer struct {
 }
 
 func (s trappedCheckpointer) Checkpoint(ctx context.Context) (kv.Checkpoint, error) {
-	s.trap.step()
+	s.trap.Step()
 	return s.checkpointer.Checkpoint(ctx)
 }
 
@@ -132,7 +132,7 @@ type trappedExporter struct {
 }
 
 func (s trappedExporter) Export(ctx context.Context) (kv.Export, error) {
-	s.trap.step()
+	s.trap.Step()
 	return s.exporter.Export(ctx)
 }
 
@@ -149,7 +149,7 @@ type trappedFiles struct {
 }
 
 func (s trappedFiles) Open(ctx context.Context, name string) (file.File, error) {
-	s.trap.step()
+	s.trap.Step()
 	f, err := s.Store.Open(ctx, name)
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (s trappedFiles) Open(ctx context.Context, name string) (file.File, error) 
 }
 
 func (s trappedFiles) Create(ctx context.Context, name string) (file.Writer, error) {
-	s.trap.step()
+	s.trap.Step()
 	w, err := s.Store.Create(ctx, name)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (s trappedFiles) Create(ctx context.Context, name string) (file.Writer, err
 }
 
 func (s trappedFiles) Delete(ctx context.Context, name string) error {
-	s.trap.step()
+	s.trap.Step()
 	return s.Store.Delete(ctx, name)
 }
 
@@ -176,7 +176,7 @@ func (s trappedFiles) List(ctx context.Context) iter.Seq2[file.Info, error] {
 }
 
 func (s trappedFiles) Scratch(ctx context.Context) (file.Scratch, error) {
-	s.trap.step()
+	s.trap.Step()
 	scratch, err := s.Store.Scratch(ctx)
 	if err != nil {
 		return nil, err
@@ -186,12 +186,12 @@ func (s trappedFiles) Scratch(ctx context.Context) (file.Scratch, error) {
 
 func trappedInfos(infos iter.Seq2[file.Info, error], trap *Trap) iter.Seq2[file.Info, error] {
 	return func(yield func(file.Info, error) bool) {
-		trap.step()
+		trap.Step()
 		for info, err := range infos {
 			if !yield(info, err) {
 				return
 			}
-			trap.step()
+			trap.Step()
 		}
 	}
 }
@@ -202,7 +202,7 @@ type trappedIncoming struct {
 }
 
 func (s trappedIncoming) Settle(ctx context.Context, name string) error {
-	s.trap.step()
+	s.trap.Step()
 	return s.incoming.Settle(ctx, name)
 }
 
@@ -216,7 +216,7 @@ type trappedFile struct {
 }
 
 func (f trappedFile) ReadAt(ctx context.Context, p []byte, at int64) (int, error) {
-	f.trap.step()
+	f.trap.Step()
 	return f.File.ReadAt(ctx, p, at)
 }
 
@@ -226,22 +226,22 @@ type trappedWriter struct {
 }
 
 func (w trappedWriter) Write(p []byte) (int, error) {
-	w.trap.step()
+	w.trap.Step()
 	return w.Writer.Write(p)
 }
 
 func (w trappedWriter) ReadAt(p []byte, at int64) (int, error) {
-	w.trap.step()
+	w.trap.Step()
 	return w.Writer.ReadAt(p, at)
 }
 
 func (w trappedWriter) WriteAt(p []byte, at int64) (int, error) {
-	w.trap.step()
+	w.trap.Step()
 	return w.Writer.WriteAt(p, at)
 }
 
 func (w trappedWriter) Seal(ctx context.Context) error {
-	w.trap.step()
+	w.trap.Step()
 	return w.Writer.Seal(ctx)
 }
 
@@ -251,16 +251,16 @@ type trappedScratch struct {
 }
 
 func (s trappedScratch) Write(p []byte) (int, error) {
-	s.trap.step()
+	s.trap.Step()
 	return s.Scratch.Write(p)
 }
 
 func (s trappedScratch) ReadAt(p []byte, at int64) (int, error) {
-	s.trap.step()
+	s.trap.Step()
 	return s.Scratch.ReadAt(p, at)
 }
 
 func (s trappedScratch) WriteAt(p []byte, at int64) (int, error) {
-	s.trap.step()
+	s.trap.Step()
 	return s.Scratch.WriteAt(p, at)
 }

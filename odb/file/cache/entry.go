@@ -91,8 +91,16 @@ func (s *Store) enter(ctx context.Context, name string) (*entry, error) {
 		many := len(s.entries) > s.filesMax
 		s.mu.Unlock()
 		e.touch()
-		if many {
+		if !many {
+			return e, nil
+		}
+		err := rescue.Do(func() error {
 			s.makeRoom(e, 0)
+			return nil
+		})
+		if err != nil {
+			s.leave(e)
+			return nil, err
 		}
 		return e, nil
 	}

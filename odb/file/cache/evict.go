@@ -120,6 +120,12 @@ func (s *Store) evictOne(e *entry, open bool) (freed int64, ok bool) {
 	}
 	e.leaving = make(chan struct{})
 	s.mu.Unlock()
+	defer func() { // also after a panic
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		close(e.leaving)
+		e.leaving = nil
+	}()
 
 	e.drop()
 
@@ -131,8 +137,6 @@ func (s *Store) evictOne(e *entry, open bool) (freed int64, ok bool) {
 	if e.users == 0 && s.entries[e.name] == e {
 		delete(s.entries, e.name)
 	}
-	close(e.leaving)
-	e.leaving = nil
 	s.evictions.Add(1)
 	return freed, true
 }

@@ -23,3 +23,12 @@ func Counted(s *Store) int64 {
 	}
 	return bytes
 }
+
+// Held counts the slots that are taken, and the uses of files.
+func Held(s *Store) int {
+	held := len(s.slots)
+	for _, e := range s.entries {
+		held += e.users + e.fetches
+	}
+	return held
+}

@@ -137,7 +137,7 @@ func (f *fetch) run() (err error) {
 		return err
 	}
 	s.fetches.Add(1)
-	return errors.Join(f.receive(stream, 0), stream.Close())
+	return f.receive(stream, 0)
 }
 
 // failed logs a panic. Other errors of run are told to those who wait for blocks.
@@ -166,7 +166,7 @@ func (f *fetch) load() (err error) {
 	e.waiting.Unlock()
 	e.know(size)
 	f.opened = true
-	return errors.Join(f.receive(tail, f.next*blockBytes-begin), tail.Close())
+	return f.receive(tail, f.next*blockBytes-begin)
 }
 
 // loadFailed tells those who wait for the file why it could not be opened.
@@ -185,8 +185,9 @@ func (f *fetch) loadFailed(err error) {
 	close(e.ready)
 }
 
-// receive writes the blocks that r delivers, behind some bytes that are skipped.
-func (f *fetch) receive(r io.Reader, skip int64) error {
+// receive writes the blocks that r delivers, behind some bytes that are skipped, and closes r.
+func (f *fetch) receive(r io.ReadCloser, skip int64) (err error) {
+	defer func() { err = errors.Join(err, r.Close()) }()
 	piece := pieces.Get().(*[pieceBytes]byte)
 	defer pieces.Put(piece)
 	if _, err := io.CopyBuffer(io.Discard, io.LimitReader(r, skip), piece[:]); err != nil {
@@ -208,6 +209,12 @@ func (f *fetch) fill(r io.Reader, buffer []byte) error {
 	if !s.reserve(e, cost) {
 		return errNotCopied
 	}
+	kept := false
+	defer func() {
+		if !kept { // also after a panic
+			s.release(e, cost)
+		}
+	}()
 	size := e.blocks.length(f.next)
 	var first int64 // the opened file that the first piece went to
 	moved := false
@@ -216,7 +223,6 @@ func (f *fetch) fill(r io.Reader, buffer []byte) error {
 		n, err := io.ReadFull(r, piece)
 		s.fetched.Add(uint64(n))
 		if err != nil {
-			s.release(e, cost)
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 				err = fmt.Errorf("%w: %s ends early", file.ErrUnavailable, e.name)
 			}
@@ -224,7 +230,6 @@ func (f *fetch) fill(r io.Reader, buffer []byte) error {
 		}
 		opened, err := e.write(piece, f.next*blockBytes+done)
 		if err != nil {
-			s.release(e, cost)
 			s.refused(err)
 			return errNotCopied
 		}
@@ -234,8 +239,7 @@ func (f *fetch) fill(r io.Reader, buffer []byte) error {
 		moved = moved || opened != first
 		done += int64(n)
 	}
-	if moved || !e.keep(f.next, first) { // the file was removed, and closed in between
-		s.release(e, cost)
+	if kept = !moved && e.keep(f.next, first); !kept { // the file was removed, and closed in between
 		return errNotCopied
 	}
 	return nil

@@ -125,14 +125,15 @@ func (e *entry) read(ctx context.Context, p []byte, offset int64) (int, error) {
 // an offset of the file.
 func (e *entry) readDirect(ctx context.Context, p []byte, n int, offset int64) (int, error) {
 	e.store.direct.Add(1)
-	err := e.store.block(ctx, func() error {
+	err := e.store.block(ctx, func() (err error) {
 		stream, err := e.store.ranger.OpenStream(ctx, e.name, e.size, offset, int64(len(p)-n))
 		if err != nil {
 			return err
 		}
+		defer func() { err = errors.Join(err, stream.Close()) }()
 		m, err := io.ReadFull(stream, p[n:])
 		n += m
-		return errors.Join(err, stream.Close())
+		return err
 	})
 	return n, err
 }

@@ -90,6 +90,12 @@ func (w *writer) Seal(ctx context.Context) error {
 	if w.Size() > s.bytesMax/2 || !s.reserve(e, cost) {
 		return w.Writer.Seal(ctx)
 	}
+	adopted := false
+	defer func() {
+		if !adopted { // also after a panic
+			s.release(e, cost)
+		}
+	}()
 	path := s.path(w.name)
 	unfinished := path + "~" // in no name, so that a crash leaves nothing that looks whole
 	kept := false
@@ -99,9 +105,7 @@ func (w *writer) Seal(ctx context.Context) error {
 	} else {
 		kept, err = w.keeper.SealTo(ctx, unfinished)
 	}
-	if err != nil || !kept || !s.adopt(e, unfinished, path) {
-		s.release(e, cost)
-	}
+	adopted = err == nil && kept && s.adopt(e, unfinished, path)
 	return err
 }
 

@@ -53,9 +53,15 @@ func (w *writer) grown() {
 		return
 	}
 	w.behind++
-	rescue.Go(&w.sending, w.sendBehind, func(err error) {
-		w.store.log.Warn("failed to send a part before its file is complete", "file", w.name, "error", err)
-	})
+	rescue.Go(&w.sending, w.sendBehind, w.behindFailed)
+}
+
+// behindFailed notes that sendBehind has ended with a panic.
+func (w *writer) behindFailed(err error) {
+	w.store.log.Error("failed to send a part before its file is complete", "file", w.name, "error", err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.behind--
 }
 
 // sendBehind sends parts while there are whole ones. One that fails is sent by Seal, which tells.
@@ -323,7 +329,9 @@ func (w *writer) appear(
 		if !w.store.unconditional.Load() {
 			condition = aws.String("*")
 		}
-		return w.store.try(ctx, size, func(ctx context.Context) error { return request(ctx, condition) })
+		return rescue.Do(func() error { // what a panic leaves behind vanishes, too
+			return w.store.try(ctx, size, func(ctx context.Context) error { return request(ctx, condition) })
+		})
 	}
 	err := attempt()
 	if errors.Is(err, errUndone) && !w.store.unconditional.Swap(true) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"packhorse/odb/file"
+	"packhorse/odb/rescue"
 )
 
 // writer is a file that is not sealed. All of it lies in a spool. While it grows, whole parts are
@@ -163,7 +164,7 @@ func (w *writer) seal(ctx context.Context) error {
 		return file.ErrClosed
 	}
 	stop := context.AfterFunc(ctx, w.cancel)
-	err := w.put(ctx)
+	err := rescue.Do(func() error { return w.put(ctx) }) // behind a panic, too, the rest is done
 	stop()
 	if err == nil {
 		w.cancel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/rescue"
 )
 
 // rowsMax bounds the intents that one Collect looks at, failuresMax the failures after which it
@@ -84,7 +85,11 @@ func (f *Files) Collect(ctx context.Context, grace time.Duration) error {
 				writing++
 				continue
 			}
-			stays, err := f.collect(ctx, &all[i], since, grace)
+			stays := true
+			err := rescue.Do(func() (err error) { // a panic is the failure of one intent, too
+				stays, err = f.collect(ctx, &all[i], since, grace)
+				return err
+			})
 			if stays {
 				waiting++
 			}

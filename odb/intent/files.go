@@ -249,7 +249,7 @@ func (f *Files) left(name string, err error) {
 func (f *Files) finish(p *pending) error {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
 	defer cancel()
-	err := p.finish(ctx)
+	err := rescue.Do(func() error { return p.finish(ctx) }) // one that panics is tried again, too
 	if err != nil {
 		f.log.WarnContext(ctx, "failed to note that files were not stored", "files", p.names, "error", err)
 	}

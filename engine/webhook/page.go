@@ -7,6 +7,7 @@ import (
 
 	"packhorse/odb/fair"
 	"packhorse/odb/kv"
+	"packhorse/odb/rescue"
 	"packhorse/refs"
 )
 
@@ -30,7 +31,8 @@ func (l *lane) openPages(now time.Time) {
 	for len(l.open) < lanePages && l.parked < parkedMax && len(l.ready) > 0 {
 		id := l.ready[0]
 		l.ready = l.ready[1:]
-		if err := l.openInTurn(id, now); err != nil {
+		// A panic leaves the other repositories alone, and the events that were sent settled.
+		if err := rescue.Do(func() error { return l.openInTurn(id, now) }); err != nil {
 			l.ready = append(l.ready, id)
 			l.resumeAt = now.Add(storePause)
 			l.d.logFailure(l.ctx, "read the journal of "+id.String(), err)

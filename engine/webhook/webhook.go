@@ -285,7 +285,8 @@ func signal(wake chan struct{}) {
 func (d *Deliverer) update(ctx context.Context, prepare func(b *kv.Batch) error) error {
 	for {
 		b := kv.NewBatch()
-		if err := cmp.Or(prepare(b), ctx.Err()); err != nil { // the latter also if what was read is of a store that lost some
+		err := rescue.Do(func() error { return prepare(b) }) // a panic is tried again where a failure is
+		if err := cmp.Or(err, ctx.Err()); err != nil {       // the latter also if what was read is of a store that lost some
 			return err
 		}
 		if err := d.apply(ctx, b); !errors.Is(err, kv.ErrConflict) {
@@ -297,7 +298,10 @@ func (d *Deliverer) update(ctx context.Context, prepare func(b *kv.Batch) error)
 // apply makes a batch visible, however long it takes. Errors: kv.ErrConflict; that of ctx.
 func (d *Deliverer) apply(ctx context.Context, b *kv.Batch) error {
 	for {
-		_, err := d.KV.Apply(ctx, b)
+		err := rescue.Do(func() error {
+			_, err := d.KV.Apply(ctx, b)
+			return err
+		})
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -93,11 +93,12 @@ type job struct {
 	queued   bool // is due, and waits for its turn
 	running  bool
 
-	again bool               // was woken when it could not be scheduled
-	now   bool               // and is not to wait for another try
-	holds int                // number of holders that prevent its syncs
-	stop  context.CancelFunc // of the run
-	ended chan struct{}      // closed when the run has ended
+	again  bool               // was woken when it could not be scheduled
+	now    bool               // and is not to wait for another try
+	holds  int                // number of holders that prevent its syncs
+	panics int                // in a row, of its runs
+	stop   context.CancelFunc // of the run
+	ended  chan struct{}      // closed when the run has ended
 }
 
 // Stats are counts since the worker was made.
@@ -327,7 +328,11 @@ func (w *Worker) begin() time.Duration {
 		j := heap.Pop(&w.waiting).(*job)
 		j.queued = true
 		w.mu.Unlock()
-		org, err := w.host.Org(w.ctx, j.repo)
+		var org string
+		err := rescue.Do(func() (err error) { // a panic does not lose the job
+			org, err = w.host.Org(w.ctx, j.repo)
+			return err
+		})
 		w.mu.Lock()
 		j.org = org
 		switch {
@@ -387,7 +392,7 @@ func (w *Worker) start(j *job) {
 	w.running[j.org]++
 	w.count++
 	rescue.Go(&w.ended, func() error {
-		again, ran := w.sync(ctx, j.repo)
+		again, ran := w.sync(ctx, j)
 		stop()
 		if ran {
 			w.syncs.Add(1)
@@ -420,17 +425,19 @@ func (w *Worker) start(j *job) {
 	})
 }
 
-// sync syncs a repository. After a panic it is due again when others are that have failed for long.
-func (w *Worker) sync(ctx context.Context, repo refs.RepoID) (again time.Time, ran bool) {
+// sync syncs a repository. After a panic it is due again as after a failure.
+func (w *Worker) sync(ctx context.Context, j *job) (again time.Time, ran bool) {
 	err := rescue.Do(func() error {
-		again, ran = w.host.Sync(ctx, repo)
+		again, ran = w.host.Sync(ctx, j.repo)
 		return nil
 	})
 	if err != nil {
 		w.failures.Add(1)
-		w.settings.Logger.ErrorContext(ctx, "panic in an upstream sync", "repository", repo.String(), "error", err)
-		return time.Now().Add(w.settings.RetryMax), true
+		w.settings.Logger.ErrorContext(ctx, "panic in an upstream sync", "repository", j.repo.String(), "error", err)
+		j.panics++
+		return time.Now().Add(w.settings.Pause(j.panics - 1)), true
 	}
+	j.panics = 0
 	return again, ran
 }
 

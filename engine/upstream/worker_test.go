@@ -304,3 +304,64 @@ func TestWorkerStop(t *testing.T) {
 		t.Errorf("stats are %+v", stats)
 	}
 }
+
+// panicking is a host whose calls panic for some time.
+type panicking struct {
+	*host
+	orgs, syncs atomic.Int32 // how many calls still panic
+}
+
+func (h *panicking) Org(ctx context.Context, repo refs.RepoID) (string, error) {
+	if h.orgs.Add(-1) >= 0 {
+		panic("on purpose")
+	}
+	return h.host.Org(ctx, repo)
+}
+
+func (h *panicking) Sync(ctx context.Context, repo refs.RepoID) (again time.Time, ran bool) {
+	if h.syncs.Add(-1) >= 0 {
+		panic("on purpose")
+	}
+	return h.host.Sync(ctx, repo)
+}
+
+// A repository is synced soon after panics of the host, or at once when somebody asks for it, and
+// others meanwhile.
+func TestWorkerPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := &panicking{host: newHost(t)}
+		repo, other := h.repo("a"), h.repo("b")
+		w := upstream.NewWorker(upstream.Settings{})
+		w.Start(h)
+		t.Cleanup(w.Stop)
+		for name, panics := range map[string]*atomic.Int32{"organization": &h.orgs, "sync": &h.syncs} {
+			panics.Store(3)
+			w.Wake(repo)
+			time.Sleep(time.Second)
+			if panics.Load() != 2 || len(h.begun) > 0 {
+				t.Errorf("%s: %d panics are left, %d syncs have begun", name, panics.Load(), len(h.begun))
+			}
+			panics.Store(0)
+			w.Wake(other)
+			h.next().end <- time.Time{}
+			panics.Store(2)
+			time.Sleep(time.Minute)
+			h.next().end <- time.Time{}
+			synctest.Wait()
+			if stats := w.Stats(); stats.Waiting != 0 || stats.Running != 0 {
+				t.Errorf("%s: stats are %+v", name, stats)
+			}
+			panics.Store(1)
+			w.Wake(repo)
+			synctest.Wait()
+			w.WakeNow(repo)
+			synctest.Wait()
+			if len(h.begun) != 1 {
+				t.Errorf("%s: a sync that was asked for has not begun", name)
+			}
+			h.next().end <- time.Time{}
+			synctest.Wait()
+		}
+	})
+}

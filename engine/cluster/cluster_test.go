@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"packhorse/engine/cluster"
 	"packhorse/odb/kv"
+	"packhorse/odb/odbtest"
 )
 
 // link is a server's way to the store, which can be cut.
@@ -89,10 +91,16 @@ type world struct {
 
 const patience = 15 * time.Second
 
-// run runs test in a bubble of time, over a store of its own.
+// run runs test beside others in a bubble of time, over a store of its own.
 func run(t *testing.T, test func(w *world)) {
 	t.Helper()
 	t.Parallel()
+	bubble(t, test)
+}
+
+// bubble is run for a test that runs beside others already.
+func bubble(t *testing.T, test func(w *world)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		keys, err := kv.OpenPebble("keys", kv.PebbleOptions{FS: vfs.NewMem()})
 		if err != nil {
@@ -107,10 +115,12 @@ func run(t *testing.T, test func(w *world)) {
 	})
 }
 
-// server is a member, and its link.
+// server is a member, its link, and a trap before that.
 type server struct {
 	*cluster.Member
 	link *link
+	trap odbtest.Trap
+	log  lines
 }
 
 // join adds a server that takes duties. It takes a second to end one.
@@ -123,11 +133,11 @@ func (w *world) join(name string, duties ...string) *server {
 func (w *world) joinWith(name string, views cluster.Views, duties ...string) *server {
 	w.t.Helper()
 	s := &server{link: &link{Store: w.keys}}
-	config := cluster.Config{Keys: s.link, Views: views, URL: "http://" + name, Version: "1", Departed: func() {
+	config := cluster.Config{Keys: s.trap.Keys(s.link), Views: views, URL: "http://" + name, Version: "1", Departed: func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.departed[name]++
-	}}
+	}, Logger: slog.New(slog.NewTextHandler(&s.log, nil))}
 	for _, duty := range duties {
 		config.Duties = append(config.Duties, cluster.Duty{Name: duty, Work: func(ctx context.Context) error {
 			return w.work(ctx, name, duty)

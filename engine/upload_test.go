@@ -20,6 +20,7 @@ import (
 	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/pack/object"
+	"packhorse/pack/packtest"
 	"packhorse/refs"
 )
 
@@ -285,6 +286,28 @@ func TestUploadContentTooLarge(t *testing.T) {
 	}
 	if sequence, err := repo.Sequence(t.Context()); err != nil || sequence != 3 {
 		t.Errorf("the repository is at %d, %v, and not at the second of two commits", sequence, err)
+	}
+}
+
+// An entry of a file type that git does not know is a submodule, also for a file that is written in
+// its place.
+func TestUploadOverOddFileType(t *testing.T) {
+	t.Parallel()
+	repo := enginetest.Create(t, enginetest.Open(t), "r")
+	for i, mode := range []object.Mode{0o010000, 0} {
+		tree := object.AppendTree(nil, []object.TreeEntry{{Mode: mode, Name: "odd", ID: object.ID{1}}})
+		data := fmt.Appendf(nil, "tree %s\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nm\n",
+			packtest.Hash(t, object.TypeTree, tree))
+		target := engine.CommitTarget{Branch: fmt.Sprint("b", i)}
+		enginetest.Push(t, repo,
+			packtest.Encode(packtest.Whole(object.TypeTree, tree), packtest.Whole(object.TypeCommit, data)),
+			engine.Command{Name: "refs/heads/" + target.Branch, New: packtest.Hash(t, object.TypeCommit, data)})
+		if _, err := upload(repo, acme, target, change{path: "odd"}); !errors.Is(err, commit.ErrInvalid) {
+			t.Errorf("mode %s: a file without a mode gave %v", mode, err)
+		}
+		if _, err := upload(repo, acme, target, change{path: "odd", mode: object.ModeBlob}); err != nil {
+			t.Errorf("mode %s: %v", mode, err)
+		}
 	}
 }
 

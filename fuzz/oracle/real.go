@@ -44,6 +44,16 @@ func ModelCount(tb testing.TB, count, few int) int {
 	return number(tb, "PACKHORSE_MODEL_COUNT", count)
 }
 
+// ForkCount returns how many forks of one repository are made: PACKHORSE_FORKS, or else count, or
+// few when tests are to be short.
+func ForkCount(tb testing.TB, count, few int) int {
+	tb.Helper()
+	if testing.Short() {
+		count = few
+	}
+	return number(tb, "PACKHORSE_FORKS", count)
+}
+
 func number(tb testing.TB, name string, otherwise int) int {
 	tb.Helper()
 	text := os.Getenv(name)

@@ -16,8 +16,9 @@ import (
 
 // BenchmarkForkMany alternately commits to a base and forks it, with maintenance in the background,
 // and measures each fork, and its first listing, clone and commit: the median of the last hundred
-// against that of the first, and the 99th percentile of all. Every tenth fork is also asked for the
-// first commit by its ID, which requires its visibility set.
+// against that of the first, and the 99th percentile of all, and the heap after the first hundred
+// and after all. Every tenth fork is also asked for the first commit by its ID, which requires its
+// visibility set.
 //
 // PACKHORSE_FORKS is the number of forks instead of 300, PACKHORSE_FORK_FILES that of files in the
 // base instead of 1,000. With more than 1,000 files a clone is of the tip alone (depth 1).
@@ -52,7 +53,11 @@ func forkMany(b *testing.B, forks, files int) {
 	w.commitAll(b, base)
 	first := w.tip
 	took := make(steps)
+	part := max(1, min(100, forks/3))
 	for i := range forks {
+		if i == part {
+			b.ReportMetric(heapMiB(), "heap-first-MiB")
+		}
 		took["base-commit"] = append(took["base-commit"], w.change(b, base))
 		name := fmt.Sprintf("fork-%06d", i)
 		took.time(b, "fork", func() error {
@@ -84,18 +89,23 @@ func forkMany(b *testing.B, forks, files int) {
 	}
 	for _, step := range forkSteps {
 		all := took[step]
-		part := max(1, min(100, len(all)/3))
+		part := min(part, max(1, len(all)/3))
 		early, late := quantile(all[:part], 0.5), quantile(all[len(all)-part:], 0.5)
 		b.ReportMetric(float64(early.Microseconds())/1000, step+"-first-ms")
 		b.ReportMetric(float64(late.Microseconds())/1000, step+"-last-ms")
 		b.ReportMetric(late.Seconds()/early.Seconds(), step+"-last/first")
 		b.ReportMetric(float64(quantile(all, 0.99).Microseconds())/1000, step+"-p99-ms")
 	}
+	b.ReportMetric(heapMiB(), "heap-last-MiB")
+	b.ReportMetric(float64(runtime.NumGoroutine()), "goroutines")
+}
+
+// heapMiB returns the size of what is live on the heap.
+func heapMiB() float64 {
 	var memory runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&memory)
-	b.ReportMetric(float64(memory.HeapAlloc)/(1<<20), "heap-MiB")
-	b.ReportMetric(float64(runtime.NumGoroutine()), "goroutines")
+	return float64(memory.HeapAlloc) / (1 << 20)
 }
 
 // list reads the first names of a listing of files.

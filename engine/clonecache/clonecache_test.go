@@ -521,3 +521,29 @@ func TestFileFails(t *testing.T) {
 		t.Errorf("left: %q, %v", names, err)
 	}
 }
+
+// A stored pack that cannot be opened for want of descriptors is not damaged: whoever asks for it
+// meanwhile generates it alone.
+func TestOpenFails(t *testing.T) {
+	t.Parallel()
+	var short atomic.Bool
+	failing := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpOpen && short.Load() {
+			return errBroken
+		}
+		return nil
+	}))
+	c := open(t, failing, clonecache.Options{})
+	want := pack(1000)
+	send(t, c, clonecache.Key{1}, want, writes(want))
+	c = settle(t, c, failing, clonecache.Options{})
+	short.Store(true)
+	if err := request(t.Context(), c, clonecache.Key{1}, io.Discard, nil, never(t)); !errors.Is(err, errAlone) {
+		t.Errorf("got %v, want errAlone", err)
+	}
+	short.Store(false)
+	send(t, c, clonecache.Key{1}, want, never(t))
+	if s := c.Stats(); s.Damaged != 0 || s.Hits != 1 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -39,6 +39,15 @@ type asked struct {
 type pollWaiter struct {
 	met   func(rows kv.Rows) bool
 	woken chan struct{}
+	awake bool // woken is closed; guarded by mu of the poller
+}
+
+// wake wakes a waiter once. The caller holds mu.
+func (w *pollWaiter) wake() {
+	if !w.awake {
+		w.awake = true
+		close(w.woken)
+	}
 }
 
 // pollWork is the goroutine of a poller.
@@ -157,7 +166,7 @@ func (p *poller) answer(together []*asked, rows kv.Rows, err error) {
 		a.waiters = slices.DeleteFunc(a.waiters, func(w *pollWaiter) bool {
 			done := err != nil || w.met(mine)
 			if done {
-				close(w.woken)
+				w.wake()
 			}
 			return done
 		})
@@ -168,7 +177,7 @@ func (p *poller) answer(together []*asked, rows kv.Rows, err error) {
 func (p *poller) wakeAll() {
 	for _, a := range p.asked {
 		for _, w := range a.waiters {
-			close(w.woken)
+			w.wake()
 		}
 		a.waiters = nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"packhorse/odb/kv"
+	"packhorse/odb/rescue"
 )
 
 // snapshot is a transaction of its own connection, with a timer on its life.
@@ -64,12 +65,20 @@ func (s *Store) Snapshot(ctx context.Context) (kv.Snapshot, error) {
 		return nil, err
 	}
 	view := &snapshot{store: s, conn: conn.Conn(), lost: kv.ErrSnapshotExpired, free: func() {
+		defer func() { <-s.snapshots.slots }()
 		s.release(conn) // with a rollback
-		<-s.snapshots.slots
 	}}
 	view.used.Store(time.Now().UnixNano())
 	view.mu.Lock() // the time may be over at once
-	view.timer = time.AfterFunc(s.snapshotAge, func() { view.end(kv.ErrSnapshotExpired) })
+	view.timer = time.AfterFunc(s.snapshotAge, func() {
+		err := rescue.Do(func() error {
+			view.end(kv.ErrSnapshotExpired)
+			return nil
+		})
+		if err != nil {
+			s.logger.Error("kv: failed to end an old snapshot", "error", err)
+		}
+	})
 	s.snapshots.add(view)
 	view.mu.Unlock()
 	return view, nil

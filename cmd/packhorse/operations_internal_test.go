@@ -25,7 +25,7 @@ const (
 
 var (
 	flagText    = regexp.MustCompile("--([a-z][a-z0-9-]*)")
-	gitFlag     = regexp.MustCompile("(?m)^git [a-z]+ --[a-z]+")
+	gitFlag     = regexp.MustCompile("(?m)^git [a-z]+ --[a-z]+|`git [^`]*`")
 	commandText = regexp.MustCompile("`packhorse( [a-z -]+)?`")
 	metricRow   = regexp.MustCompile("(?m)^\\| `packhorse_([a-z_]+)` \\| ([a-z]+) \\|")
 )

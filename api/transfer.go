@@ -39,10 +39,11 @@ type transfer struct {
 	span    *span.Span // nil without a tracer
 	link    span.Link  // of the request's span, or of the one that it came with; zero without both
 
-	endpoint *endpoint // nil until it is found
-	refuse   Refuse    // of the door that the path belongs to
-	git      exchange.GitPath
-	grant    *auth.Grant // nil until the token is verified
+	endpoint   *endpoint // nil until it is found
+	refuse     Refuse    // of the door that the path belongs to
+	git        exchange.GitPath
+	grant      *auth.Grant   // nil until the token is verified
+	identified time.Duration // what that took
 
 	operation exchange.Operation // "" for none
 

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 
 	"packhorse/engine/catalog"
 	"packhorse/engine/organization"
 	"packhorse/engine/upstream"
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -39,8 +39,6 @@ type Created struct {
 
 // createTriesMax bounds the attempts of a creation against concurrent ones of other servers.
 const createTriesMax = 16
-
-var creatorSeed = maphash.MakeSeed()
 
 // CreateRepository creates a repository, empty or from a base, and returns when it is durable.
 //
@@ -117,9 +115,11 @@ func (h *Host) create(
 	if err != nil {
 		return Created{}, nil, nil, err
 	}
-	turn := &h.creators[maphash.String(creatorSeed, actor.Org)%uint64(len(h.creators))]
-	turn.Lock()
-	defer turn.Unlock()
+	end, err := h.creators.begin(ctx, actor.Org)
+	if err != nil {
+		return Created{}, nil, nil, err
+	}
+	defer end()
 
 	number, free, err := h.catalog.Draw(b, vacancy)
 	if err == nil && !free {
@@ -198,6 +198,11 @@ func (h *Host) create(
 		return Created{}, nil, nil, fmt.Errorf("create repository %q: %w", rec.Name, err)
 	}
 	h.catalog.Drawn(actor.Org, number)
+	if fair.Shared(ctx) {
+		// While others are served, the next creation of the organization begins when this one is durable.
+		// Many at once would be awake together each time that the log is synced.
+		_ = commit.Wait(ctx) // the caller waits, too, and tells the error
+	}
 	return created, begin, commit, nil
 }
 

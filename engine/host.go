@@ -133,9 +133,7 @@ type Host struct {
 	joined chan struct{}
 	look   time.Duration
 
-	// creators keeps creations of one organization, by a hash of its name, from failing each other's
-	// preconditions. It guards nothing.
-	creators [64]sync.Mutex
+	creators creators
 }
 
 // Open opens the stores' repositories. It removes the leftovers of a crash of this server.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
 
 	"packhorse/engine/catalog"
 	"packhorse/engine/organization"
@@ -77,9 +76,11 @@ func (h *Host) undelete(
 	if err != nil {
 		return Created{}, nil, err
 	}
-	turn := &h.creators[maphash.String(creatorSeed, actor.Org)%uint64(len(h.creators))]
-	turn.Lock()
-	defer turn.Unlock()
+	end, err := h.creators.begin(ctx, actor.Org)
+	if err != nil {
+		return Created{}, nil, err
+	}
+	defer end()
 
 	b := kv.NewBatch()
 	number, free, err := h.catalog.Draw(b, vacancy)

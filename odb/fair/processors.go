@@ -19,6 +19,9 @@ const (
 	quantum = time.Millisecond
 	// recent is how long a processor is left free of computations after a request of another tenant.
 	recent = 5 * time.Millisecond
+	// shared is how long after a request of another organization the processors count as shared with
+	// it.
+	shared = 100 * time.Millisecond
 	// lightMax is how much a light request may compute in its own turns alone. What computes more
 	// takes turns for computations.
 	lightMax = 4 * time.Millisecond
@@ -46,8 +49,9 @@ type Processors struct {
 	tick     int64     // guarded by mu
 	moved    time.Time // guarded by mu: when a turn began or ended
 
-	latest arrival // guarded by mu: the last request
-	other  arrival // guarded by mu: the last one of another repository than latest
+	latest  arrival // guarded by mu: the last request
+	other   arrival // guarded by mu: the last one of another repository than latest
+	foreign arrival // guarded by mu: the last one of another organization than latest
 
 	oldest, newest *Account // guarded by mu: those in a turn of [Account.Begin], in the order of its begin
 	watched        bool     // guarded by mu: a timer looks after them
@@ -459,6 +463,9 @@ func (p *Processors) compete() bool {
 
 // arriveLocked records a request.
 func (p *Processors) arriveLocked(t Tenant, now time.Time) {
+	if p.latest.org != t.Org {
+		p.foreign = p.latest
+	}
 	if p.latest.org != t.Org || p.latest.repo != t.Repo {
 		p.other = p.latest
 		p.latest.org, p.latest.repo = t.Org, t.Repo
@@ -484,4 +491,20 @@ func (p *Processors) roomLocked(t Tenant, now time.Time) int {
 		return p.count - 1
 	}
 	return p.count
+}
+
+// Shared reports whether requests of other organizations than that of ctx are served meanwhile.
+func Shared(ctx context.Context) bool {
+	a, _ := ctx.Value(accountKey{}).(*Account)
+	if a == nil {
+		return false
+	}
+	p := a.processors
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := &p.latest
+	if l.org == a.tenant.Org {
+		l = &p.foreign
+	}
+	return time.Since(l.at) < shared
 }

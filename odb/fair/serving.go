@@ -21,6 +21,8 @@ type serving struct {
 	since  atomic.Int64 // when the turn began, by [Processors.clock], or a state; changed under the lock of the processors
 	pauses sync.Mutex   // held during a pause; other goroutines of the same request skip it
 
+	owed time.Duration // charged when the next turn ends; set before it
+
 	// Guarded by the lock of the processors.
 	token         *node
 	ended         bool
@@ -35,11 +37,12 @@ const (
 
 // Begin waits for the turn of the goroutine that serves the request. It is called once, as
 // [Account.End]. A light request is one that computes little as a rule: [Do] goes on in its turn
-// for a while.
+// for a while. owed is what was computed for the request before, such as the check of its token. It
+// is charged, too.
 //
 // Errors: the cause of ctx's end.
-func (a *Account) Begin(ctx context.Context, light bool) error {
-	a.light = light
+func (a *Account) Begin(ctx context.Context, light bool, owed time.Duration) error {
+	a.light, a.serving.owed = light, min(owed, lapse)
 	return a.start(ctx, false)
 }
 
@@ -243,7 +246,8 @@ func (a *Account) startLocked(now time.Time) {
 // endLocked charges the turn and ends it.
 func (a *Account) endLocked(now time.Time) {
 	p, s := a.processors, &a.serving
-	a.chargeLocked(s.token, min(lapse, p.since(now, s.since.Load())))
+	a.chargeLocked(s.token, s.owed+min(lapse, p.since(now, s.since.Load())))
+	s.owed = 0
 	p.endLocked(s.token, now)
 	s.since.Store(inNoTurn)
 	if s.before != nil {

@@ -16,7 +16,7 @@ import (
 func serve(t *testing.T, p *fair.Processors, org string, budget time.Duration) (context.Context, *fair.Account) {
 	t.Helper()
 	account := p.Account(tenant(org, "r", "t"), budget)
-	if err := account.Begin(t.Context(), true); err != nil {
+	if err := account.Begin(t.Context(), true, 0); err != nil {
 		t.Error(err)
 	}
 	return fair.With(t.Context(), account), account
@@ -258,7 +258,7 @@ func TestRequestsLeave(t *testing.T) {
 		_, second := serve(t, p, "a", 0)
 		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := p.Account(tenant("b", "r", "t"), 0).Begin(impatient, true); !errors.Is(err, context.DeadlineExceeded) {
+		if err := p.Account(tenant("b", "r", "t"), 0).Begin(impatient, true, 0); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a request that has ended: %v", err)
 		}
 		var all sync.WaitGroup
@@ -276,12 +276,61 @@ func TestRequestsLeave(t *testing.T) {
 	})
 }
 
+// What was computed for a request before its turn is charged with it.
+func TestOwed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		account := fair.NewProcessors(1).Account(tenant("a", "r", "t"), 0)
+		if err := account.Begin(t.Context(), true, 3*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		ctx := fair.With(t.Context(), account)
+		for range 2 {
+			if err := fair.Rest(ctx, func() error { return nil }); err != nil {
+				t.Error(err)
+			}
+		}
+		account.End()
+		if spent := account.Spent(); spent != 3*time.Millisecond {
+			t.Errorf("%v were charged", spent)
+		}
+	})
+}
+
+// The processors are shared for a while after a request of another organization.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(1)
+		ours := func() bool {
+			ctx, account := serve(t, p, "a", 0)
+			defer account.End()
+			return fair.Shared(ctx)
+		}
+		time.Sleep(time.Second)
+		if fair.Shared(t.Context()) || ours() {
+			t.Error("nobody else is there")
+		}
+		_, other := serve(t, p, "b", 0)
+		other.End()
+		for range 2 {
+			if !ours() {
+				t.Error("another organization was served")
+			}
+		}
+		time.Sleep(time.Second)
+		if ours() {
+			t.Error("another organization was served long ago")
+		}
+	})
+}
+
 func BenchmarkBegin(b *testing.B) {
 	p := fair.NewProcessors(0)
 	b.ReportAllocs()
 	for b.Loop() {
 		account := p.Account(tenant("a", "r", ""), 0)
-		_ = account.Begin(b.Context(), true)
+		_ = account.Begin(b.Context(), true, 0)
 		account.End()
 	}
 }

@@ -135,7 +135,8 @@ var small = []byte("a hot object\n")
 // large is stored in a segment.
 func large(seed uint64) []byte { return odbtest.Noise(rand.New(rand.NewPCG(seed, 0)), 200<<10) }
 
-// fill stores repositories of hot objects and of segments, one of them a fork.
+// fill stores repositories of hot objects and of segments, one of them a fork, and one whose segments
+// maintenance merges.
 func (s *stores) fill() {
 	s.Helper()
 	s.host(engine.Config{}, func(host *engine.Host) {
@@ -146,6 +147,9 @@ func (s *stores) fill() {
 			engine.CreateRequest{Name: "fork", Base: &engine.Base{Name: "a"}})
 		s.must(err)
 		s.commitFile(host, "fork", "large2", large(2))
+		enginetest.Create(s, host, "b")
+		s.commitFile(host, "b", "large5", large(5))
+		s.commitFile(host, "b", "large6", large(6))
 	})
 }
 
@@ -157,6 +161,8 @@ func (s *stores) wantFilled(host *engine.Host) {
 	s.wantFile(host, "fork", "hot", small)
 	s.wantFile(host, "fork", "large", large(1))
 	s.wantFile(host, "fork", "large2", large(2))
+	s.wantFile(host, "b", "large5", large(5))
+	s.wantFile(host, "b", "large6", large(6))
 	s.wantWhole(host)
 }
 

@@ -135,8 +135,8 @@ var small = []byte("a hot object\n")
 // large is stored in a segment.
 func large(seed uint64) []byte { return odbtest.Noise(rand.New(rand.NewPCG(seed, 0)), 200<<10) }
 
-// fill stores repositories of hot objects and of segments, one of them a fork, and one whose segments
-// maintenance merges.
+// fill stores repositories of hot objects and of segments, one of them a fork. Maintenance merges
+// the segments of another one.
 func (s *stores) fill() {
 	s.Helper()
 	s.host(engine.Config{}, func(host *engine.Host) {

@@ -16,7 +16,7 @@ import (
 // hotLayer checks every object of a hot layer, that no graph row is without its commit, and what
 // was added when.
 func (f *fsck) hotLayer(ctx context.Context, l *hotLayer) error {
-	if err := f.keys(ctx, l.id, userKey(l.id, f.view.pool)); err != nil {
+	if err := f.partKeys(ctx, manifestLayer{kind: segment.KindHot, id: l.id}); err != nil {
 		return err
 	}
 	err := f.objects(ctx, nil, func(ctx context.Context, yield func([]Location) error) error {
@@ -146,8 +146,8 @@ func (f *fsck) segmentLayer(ctx context.Context, l *SegmentLayer) error {
 	return f.noted(l.ID, object.ZeroID, summary.compare(ctx))
 }
 
-// partKeys checks that a segment or an auxiliary has the pool as its user, and that its file is
-// registered.
+// partKeys checks that the pool uses a layer or an auxiliary, and that it is registered if it is a
+// file.
 func (f *fsck) partKeys(ctx context.Context, part manifestLayer) error {
 	keys := [][]byte{userKey(part.id, f.view.pool)}
 	if part.kind.HasFile() {

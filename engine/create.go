@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"packhorse/engine/catalog"
 	"packhorse/engine/organization"
@@ -39,6 +40,11 @@ type Created struct {
 
 // createTriesMax bounds the attempts of a creation against concurrent ones of other servers.
 const createTriesMax = 16
+
+// newCreations returns a queue in which each organization has one turn.
+func newCreations() *fair.Queue {
+	return fair.NewQueue(fair.Options{Capacity: math.MaxInt64, Share: 1, Waiting: math.MaxInt, Wait: math.MaxInt64})
+}
 
 // CreateRepository creates a repository, empty or from a base, and returns when it is durable.
 //
@@ -115,7 +121,7 @@ func (h *Host) create(
 	if err != nil {
 		return Created{}, nil, nil, err
 	}
-	end, err := h.creators.begin(ctx, actor.Org)
+	end, err := h.creations.Acquire(ctx, fair.Tenant{Org: actor.Org}, 0, 1)
 	if err != nil {
 		return Created{}, nil, nil, err
 	}

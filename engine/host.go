@@ -67,6 +67,7 @@ import (
 	"packhorse/engine/revision"
 	"packhorse/engine/webhook"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
@@ -133,7 +134,9 @@ type Host struct {
 	joined chan struct{}
 	look   time.Duration
 
-	creators creators
+	// creations are the turns of creations among those of one organization, which would fail each
+	// other's preconditions: each draws the next number. They guard nothing.
+	creations *fair.Queue
 }
 
 // Open opens the stores' repositories. It removes the leftovers of a crash of this server.
@@ -210,6 +213,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		log:         c.Logger,
 		tracer:      c.Tracer,
 		causes:      newCauses(),
+		creations:   newCreations(),
 		now:         c.Now,
 
 		traces:   newHistoryCache[traceKey, *revwalk.TracedFolder](c.HistoryBytes / 16 * 7),

@@ -11,6 +11,7 @@ import (
 	"packhorse/engine/organization"
 	"packhorse/engine/outbox"
 	"packhorse/engine/upstream"
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -76,7 +77,7 @@ func (h *Host) undelete(
 	if err != nil {
 		return Created{}, nil, err
 	}
-	end, err := h.creators.begin(ctx, actor.Org)
+	end, err := h.creations.Acquire(ctx, fair.Tenant{Org: actor.Org}, 0, 1)
 	if err != nil {
 		return Created{}, nil, err
 	}

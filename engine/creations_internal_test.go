@@ -16,7 +16,7 @@ import (
 func TestCreationsTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var c creators
+		creations := newCreations()
 		p := fair.NewProcessors(1)
 		running, most := 0, 0
 		var mu sync.Mutex // guards running and most
@@ -27,7 +27,7 @@ func TestCreationsTakeTurns(t *testing.T) {
 			}
 			defer account.End()
 			ctx := fair.With(t.Context(), account)
-			end, err := c.begin(ctx, org)
+			end, err := creations.Acquire(ctx, fair.Tenant{Org: org}, 0, 1)
 			if err != nil {
 				t.Error(err)
 				return
@@ -56,7 +56,7 @@ func TestCreationsTakeTurns(t *testing.T) {
 		synctest.Wait()
 		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := c.begin(impatient, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := creations.Acquire(impatient, fair.Tenant{Org: "a"}, 0, 1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("who gives up gets %v", err)
 		}
 		create("b")
@@ -67,8 +67,8 @@ func TestCreationsTakeTurns(t *testing.T) {
 		if most != 1 {
 			t.Errorf("%d at once", most)
 		}
-		if len(c.turn) != 0 {
-			t.Errorf("%d turns are left", len(c.turn))
+		if taken, waiting := creations.State(); taken != 0 || waiting != 0 {
+			t.Errorf("%d turns are taken, and %d wait", taken, waiting)
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -39,34 +38,15 @@ type trapped struct {
 	side   object.ID
 	count  int // of names given away
 
-	log  *lines
+	log  *odbtest.Log
 	host *engine.Host
 	repo *engine.Repository
 	fork *engine.Repository
 }
 
-// lines is a log, of which one can ask what it has told since the last time.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
-}
-
 func newTrapped(t *testing.T, files int) *trapped {
 	t.Helper()
-	w := &trapped{t: t, fs: vfs.NewMem(), log: &lines{}}
+	w := &trapped{t: t, fs: vfs.NewMem(), log: &odbtest.Log{}}
 	keys, stored, shut := odbtest.OpenStores(t, w.fs)
 	t.Cleanup(shut)
 	w.keys, w.files = w.trap.Keys(keys), w.trap.Files(stored)
@@ -445,12 +425,12 @@ func TestPanics(t *testing.T) {
 			var hosts []*engine.Host
 			for n := int64(1); n < 4000; n += 1 + n/3 {
 				w.reopen()
-				w.log.take()
+				w.log.Take()
 				w.trap.Set(n)
 				err := rescue.Do(func() error { return work(t.Context(), w) })
 				sprung := w.trap.Take()
 				panicked, _ := errors.AsType[*rescue.PanicError](err)
-				switch text := w.log.take(); {
+				switch text := w.log.Take(); {
 				case panicked != nil && panicked.Value == odbtest.Trapped:
 					told++
 				case err == nil && strings.Contains(text, "panic: "+odbtest.Trapped):

@@ -62,24 +62,6 @@ func (f *far) guarded(user, password string) {
 	})
 }
 
-// syncBuffer is a buffer for logs.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // TestSyncCredentials rotates a credential: none, a wrong one, the right one. A sync that has
 // failed is tried at once, and no part of a secret is in answers or logs.
 func TestSyncCredentials(t *testing.T) {
@@ -88,7 +70,7 @@ func TestSyncCredentials(t *testing.T) {
 	f := newFar(t)
 	f.commit("main", "one")
 	f.guarded("git", right)
-	var logged syncBuffer
+	var logged odbtest.Log
 	config := slow(f.config())
 	config.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	n := openNear(t, vfs.NewMem(), config)

@@ -46,14 +46,14 @@ func TestPanicsInSyncs(t *testing.T) {
 			s := newTrappedSync(t)
 			met := 0
 			for n := int64(1); ; n += 1 + n/2 {
-				s.log.take()
+				s.log.Take()
 				err := work(s, n)
 				s.rest()
 				sprung := s.trap.Take()
 				if panicked, ok := errors.AsType[*rescue.PanicError](err); ok && panicked.Value == odbtest.Trapped {
 					err = work(s, 0)
 					s.rest()
-				} else if text := s.log.take(); sprung && !strings.Contains(text, "panic: "+odbtest.Trapped) {
+				} else if text := s.log.Take(); sprung && !strings.Contains(text, "panic: "+odbtest.Trapped) {
 					t.Errorf("a panic at call %d is not logged: %s", n, text)
 				}
 				must(t, err)
@@ -77,14 +77,14 @@ func TestPanicsInSyncs(t *testing.T) {
 type trappedSync struct {
 	*near
 	trap odbtest.Trap
-	log  *lines
+	log  *odbtest.Log
 	far  *far
 	repo *engine.Repository
 }
 
 func newTrappedSync(t *testing.T) *trappedSync {
 	t.Helper()
-	s := &trappedSync{log: &lines{}, far: newFar(t)}
+	s := &trappedSync{log: &odbtest.Log{}, far: newFar(t)}
 	s.far.commit("main", "first")
 	keys, files, shut := odbtest.OpenStores(t, vfs.NewMem())
 	t.Cleanup(shut)

@@ -120,7 +120,7 @@ type server struct {
 	*cluster.Member
 	link *link
 	trap odbtest.Trap
-	log  lines
+	log  odbtest.Log
 }
 
 // join adds a server that takes duties. It takes a second to end one.

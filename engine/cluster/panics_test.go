@@ -2,32 +2,11 @@ package cluster_test
 
 import (
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"packhorse/odb/odbtest"
 )
-
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// take returns what was written since the last time.
-func (l *lines) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
-}
 
 // TestPanics makes each call of the store panic in turn below the beats of a server: while it
 // removes one that was killed and takes its duty, and while it comes back after the others have
@@ -68,7 +47,7 @@ func TestPanics(t *testing.T) {
 // trapped checks that the panic of a server has happened and is logged.
 func (w *world) trapped(s *server, n int64) {
 	w.t.Helper()
-	if !s.trap.Take() || !strings.Contains(s.log.take(), "panic: "+odbtest.Trapped) {
+	if !s.trap.Take() || !strings.Contains(s.log.Take(), "panic: "+odbtest.Trapped) {
 		w.t.Errorf("a panic in call %d is not logged", n)
 	}
 }

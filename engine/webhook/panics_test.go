@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,24 +68,6 @@ func (n trappedNetwork) RoundTrip(r *http.Request) (*http.Response, error) {
 	return n.network.RoundTrip(r)
 }
 
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // TestPanics makes each call of the store and of the network panic in turn while two receivers get
 // events: the panic is logged, the other receiver has its events at once, and each event comes once
 // and in the order of its ref. Later events come at once. A panic in the configuration of hooks
@@ -116,7 +97,7 @@ func trapEvents(t *testing.T, n int64, again bool) (sprung bool) {
 	if again {
 		trap = &configured
 	}
-	var log lines
+	var log odbtest.Log
 	w.d = webhook.New(webhook.Config{
 		KV: calls.Keys(w.keys), Source: trappedSource{source{w}, &calls, &configured},
 		Client: &http.Client{Transport: trappedNetwork{w.receivers, &calls}}, Clock: w.clock, Linger: -1, Timeout: time.Hour,

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,30 +46,12 @@ func (r *refusing) Discard(_ context.Context, name, _ string) error {
 	return nil
 }
 
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // world is a store of intents, and a trap in it.
 type world struct {
 	t    *testing.T
 	keys kv.Store
 	trap odbtest.Trap
-	log  lines
+	log  odbtest.Log
 }
 
 // run runs test in a bubble of time.

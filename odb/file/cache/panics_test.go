@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -106,24 +105,6 @@ func (w *trappedWriter) SealTo(ctx context.Context, _ string) (kept bool, err er
 	return false, w.Seal(ctx)
 }
 
-// lines is a log.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // trappedFiles do not fit into the cache together.
 var trappedFiles = map[string][]byte{"a": sample(1, 8*mib+5), "b": sample(2, mib), "c": sample(3, mib/4)}
 
@@ -166,7 +147,7 @@ func trapOnce(t *testing.T, at place, options cache.Options, n int64) (sprung bo
 	for name, data := range trappedFiles {
 		behind.put(name, data)
 	}
-	var log lines
+	var log odbtest.Log
 	options.Store, options.FS, options.Log = behind, behind.disk(), slog.New(slog.NewTextHandler(&log, nil))
 	options.Fetches = 2
 	store := open(t, "cache", options)

@@ -125,6 +125,10 @@ func (w *writer) part(i int) *part {
 func (w *writer) put(ctx context.Context) error {
 	size := w.spool.Size()
 	if size > partBytes {
+		// Before the parts: if this fails, none of them tries it again while the others are cancelled.
+		if _, err := w.begin(ctx); err != nil {
+			return err
+		}
 		if err := w.putParts(ctx, size); err != nil {
 			return err
 		}

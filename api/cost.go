@@ -19,7 +19,8 @@ const (
 	// Limits.MemoryBytes, in addition to it. They take nothing from working requests.
 	waitsShare = 4
 
-	// repoQuarters is how much of an organization's memory, in quarters, one repository may hold.
+	// repoQuarters is how much of an organization's memory and slots, in quarters, one repository may
+	// hold.
 	repoQuarters = 3
 
 	// waitedLong is the time after which a request counts as waiting for its client.

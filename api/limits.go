@@ -35,7 +35,9 @@ type Limits struct {
 	LingerWait  time.Duration // for them
 	CancelWait  time.Duration // that requests which are cancelled when a shutdown's time is over get to answer
 
-	HeavySlots int // concurrent heavy computations; an organization gets half of them
+	// Concurrent heavy computations; an organization gets half of them, a repository three quarters of
+	// that.
+	HeavySlots int
 	// Requests that wait for a slot or for memory; an organization gets half of it, a repository a
 	// quarter.
 	QueueCount int
@@ -74,7 +76,7 @@ func DefaultLimits() Limits {
 		LingerBytes: 64 << 20,
 		LingerWait:  5 * time.Second,
 		CancelWait:  time.Second,
-		HeavySlots:  2 * runtime.GOMAXPROCS(0),
+		HeavySlots:  max(4, 3*runtime.GOMAXPROCS(0)),
 		QueueCount:  1024,
 		QueueWait:   10 * time.Second,
 		ClientWait:  5 * time.Second,

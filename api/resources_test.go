@@ -108,7 +108,7 @@ func TestReserveMore(t *testing.T) {
 }
 
 // limits.heavy_slots of an org.yaml takes the place of the half of all slots that an organization
-// gets, below it and above it.
+// gets, below it and above it. One repository does not get the last of several.
 func TestHeavySlotsOfOrganization(t *testing.T) {
 	t.Parallel()
 	started, finish := make(chan struct{}, 8), make(chan struct{})
@@ -129,30 +129,32 @@ func TestHeavySlotsOfOrganization(t *testing.T) {
 		}}}
 	})
 	var holders []*client
-	takes := func(org string) {
+	takes := func(org, repo string) {
 		t.Helper()
 		c := l.dial(t)
-		c.send("GET /get HTTP/1.1\nHost: x\nAuthorization: " + tokenOf(org, "r", "git:read") + "\n\n")
+		c.send("GET /get HTTP/1.1\nHost: x\nAuthorization: " + tokenOf(org, repo, "git:read") + "\n\n")
 		<-started
 		holders = append(holders, c)
 	}
-	refused := func(org string) { // what it may have is held until finish, however long it waits
+	refused := func(org, repo string) { // what it may have is held until finish, however long it waits
 		t.Helper()
 		c := l.dial(t)
-		c.send("GET /get HTTP/1.1\nHost: x\nX-Brief: 1\nAuthorization: " + tokenOf(org, "r", "git:read") + "\n\n")
+		c.send("GET /get HTTP/1.1\nHost: x\nX-Brief: 1\nAuthorization: " + tokenOf(org, repo, "git:read") + "\n\n")
 		if a := c.receive(http.MethodGet); a.StatusCode != http.StatusServiceUnavailable {
-			t.Fatalf("another request of %s: status %d: %s", org, a.StatusCode, a.body)
+			t.Fatalf("another request of %s/%s: status %d: %s", org, repo, a.StatusCode, a.body)
 		}
 	}
-	takes("acme")
-	refused("acme")
-	takes("other")
+	takes("acme", "r")
+	refused("acme", "s")
+	takes("other", "r")
 	l.becomes("limits: {heavy_slots: 4}\n")
-	for range 3 {
-		takes("acme")
+	for range 2 {
+		takes("acme", "r")
 	}
-	refused("acme") // of the two slots that are left
-	takes("other")
+	refused("acme", "r")
+	takes("acme", "s")
+	refused("acme", "s") // of the slot that is left
+	takes("other", "r")
 	end()
 	for _, c := range holders {
 		if a := c.receive(http.MethodGet); a.body != "held" {

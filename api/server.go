@@ -192,7 +192,7 @@ func NewServer(config Config) (*Server, error) {
 		tracer:     config.Tracer,
 		proxies:    config.TrustedProxies,
 		origins:    config.Origins,
-		slots:      fair.NewQueue(queue(int64(config.Limits.HeavySlots), 0)),
+		slots:      fair.NewQueue(queue(int64(config.Limits.HeavySlots), repoQuarters)),
 		memory:     fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),
 		waiting:    fair.NewQueue(queue(max(1, config.Limits.MemoryBytes/waitsShare), repoQuarters)),
 		rates:      newRates(config.Now, config.Tokens.OrgConfig),

@@ -46,7 +46,7 @@ type serverFlags struct {
 	JSONMax               byteSize      `help:"Maximum size of a JSON body." default:"1MiB" group:"Limits" min:"1KiB"`
 	Connections           int           `help:"Maximum number of open connections; 0: half of the open-file limit, or all but 4,096." default:"0" group:"Limits"`
 	ConnectionsPerAddress int           `help:"Maximum number of open connections of an IPv4 address or IPv6 /64, except loopback and trusted proxies; 0: a quarter of --connections." default:"0" group:"Limits"`
-	HeavyMax              int           `help:"Concurrent heavy computations; one organization gets half of them. 0: two for each core." default:"0" group:"Limits"`
+	HeavyMax              int           `help:"Concurrent heavy computations; one organization gets half of them. 0: three for each core." default:"0" group:"Limits"`
 	WorkMax               time.Duration `help:"Maximum computing time of a request: diff, merge, blame, search, last commits, histories." default:"1m" group:"Limits" min:"1ms"`
 
 	Tracing     tracingFlags     `embed:"" group:"Tracing"`

@@ -63,7 +63,8 @@ func (a *Account) start(ctx context.Context, goesOn bool) error {
 		return nil
 	}
 	w := a.queueLocked()
-	ahead := a.serving.token.parent.parent.used > p.requests.start
+	repo := a.serving.token.parent
+	ahead := repo.used > repo.parent.start || repo.parent.used > p.requests.start
 	p.mu.Unlock()
 	if ahead {
 		// Who else can run comes to the queue before the next one is chosen: otherwise the turns would go

@@ -31,9 +31,14 @@ func (p *PackPlan) prepare(ctx context.Context, number uint32) (u unpackedEntry,
 		return u, err
 	}
 	content, err := u.entry.Content(ctx)
-	if err == nil {
-		u.packed = pack.Deflate(nil, content, generateLevel)
+	if err != nil {
+		return u, err
 	}
+	level := generateLevel // of deltas
+	if !u.entry.Delta() {
+		level = levelOf(u.entry.Type)
+	}
+	u.packed = pack.Deflate(nil, content, level)
 	return u, err
 }
 

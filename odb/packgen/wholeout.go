@@ -15,6 +15,18 @@ import (
 // above git's, because our deflate at git's level makes 2 % more bytes of a checkout.
 const generateLevel = 7
 
+// treeLevel is generateLevel of trees: half of a tree is hashes, on which more work is wasted. It
+// takes half the time, for 1 to 5 % more bytes.
+const treeLevel = 2
+
+// levelOf returns the compression level of an object that is deflated while a client waits.
+func levelOf(kind object.Type) int {
+	if kind == object.TypeTree {
+		return treeLevel
+	}
+	return generateLevel
+}
+
 // aheadOptions are those of the goroutines that prepare entries ahead of their turn.
 var aheadOptions = inorder.Options{Workers: 2, Ahead: deflateCountAhead}
 
@@ -37,7 +49,7 @@ func (p *PackPlan) deflate(ctx context.Context, h handle) (deflated, error) {
 	if err != nil {
 		return deflated{}, err
 	}
-	return deflated{kind, int64(len(content)), pack.Deflate(nil, content, generateLevel)}, nil
+	return deflated{kind, int64(len(content)), pack.Deflate(nil, content, levelOf(kind))}, nil
 }
 
 // writeDeflated writes an object that was deflated ahead.
@@ -66,7 +78,7 @@ func (o *packOutput) writeWhole(ctx context.Context, h handle) error {
 	if err != nil {
 		return err
 	}
-	o.packed = pack.Deflate(o.packed[:0], data, generateLevel)
+	o.packed = pack.Deflate(o.packed[:0], data, levelOf(info.Type))
 	return o.writeEntry(header, o.packed)
 }
 

@@ -29,6 +29,25 @@ func newSizes(name, help string, labels ...string) *prometheus.HistogramVec {
 	}, labels)
 }
 
+// Durations is a histogram of the times of something that happens in another package.
+type Durations struct {
+	name      string
+	histogram prometheus.Histogram
+}
+
+// NewDurations returns an empty histogram, whose name is without the prefix "packhorse_".
+func NewDurations(name, help string) *Durations {
+	return &Durations{name, prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Name: name, Help: help, Buckets: durationBuckets(),
+	})}
+}
+
+// Name returns the name of the metric.
+func (d *Durations) Name() string { return d.name }
+
+// Observe adds a time. It may be called by any goroutine.
+func (d *Durations) Observe(took time.Duration) { d.histogram.Observe(took.Seconds()) }
+
 // statusClass is the class of a status, "2xx". A status outside of 100 to 599 is none that we send.
 func statusClass(status int) string {
 	classes := [...]string{"1xx", "2xx", "3xx", "4xx", "5xx"}

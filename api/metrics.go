@@ -60,7 +60,7 @@ func (f *Figure) collector() prometheus.Collector {
 
 const namespace = "packhorse"
 
-func newMetrics(s *Server, version string, figures []Figure) (*metrics, error) {
+func newMetrics(s *Server, config *Config) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
 	}
@@ -100,7 +100,7 @@ func newMetrics(s *Server, version string, figures []Figure) (*metrics, error) {
 	m.slotWait, m.memoryWait = waits.WithLabelValues("slots"), waits.WithLabelValues("memory")
 	collectors := []prometheus.Collector{
 		m.requests, m.seconds, m.running, m.received, m.sent, m.cut, m.panics, m.corrupt, m.refusals, m.denials, waits,
-		m.rateRefusals, m.git.seconds, m.git.received, m.git.sent, buildInfo(version),
+		m.rateRefusals, m.git.seconds, m.git.received, m.git.sent, buildInfo(config.Version),
 		gauge("http_connections", "Open connections.", func() float64 {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -144,8 +144,11 @@ func newMetrics(s *Server, version string, figures []Figure) (*metrics, error) {
 				return float64(used)
 			}),
 	}
-	for i := range figures {
-		collectors = append(collectors, figures[i].collector())
+	for i := range config.Figures {
+		collectors = append(collectors, config.Figures[i].collector())
+	}
+	for _, d := range config.Durations {
+		collectors = append(collectors, d.histogram)
 	}
 	for _, c := range collectors {
 		if err := s.registry.Register(c); err != nil {

@@ -78,6 +78,8 @@ type Config struct {
 	Audit *audit.Writer
 	// Figures are shown beside the server's metrics.
 	Figures []Figure
+	// Durations are, too.
+	Durations []*Durations
 	// Private moves /metrics off the public listener, to [Server.Admin].
 	Private bool
 
@@ -206,7 +208,7 @@ func NewServer(config Config) (*Server, error) {
 		s.tls.NextProtos = []string{"http/1.1"}
 		s.tls.MinVersion = max(s.tls.MinVersion, tls.VersionTLS12)
 	}
-	if s.metrics, err = newMetrics(s, config.Version, config.Figures); err != nil {
+	if s.metrics, err = newMetrics(s, &config); err != nil {
 		return nil, err
 	}
 	for _, e := range slices.Concat(

@@ -152,7 +152,7 @@ func (w *world) tripsTotal(s *server) float64 {
 	answer, err := repository{base: s.URL}.call(http.MethodGet, "/metrics", "", nil)
 	w.must(err)
 	for line := range bytes.Lines(answer) {
-		if value, ok := bytes.CutPrefix(line, []byte("packhorse_database_trips_total ")); ok {
+		if value, ok := bytes.CutPrefix(line, []byte("packhorse_database_trip_duration_seconds_count ")); ok {
 			figure, err := strconv.ParseFloat(string(bytes.TrimSpace(value)), 64)
 			w.must(err)
 			return figure

@@ -27,7 +27,7 @@ func (c clusterCommand) Run(ctx context.Context, to streams) (err error) {
 	if c.Keys == "" {
 		return &usageError{"--keys names the database that the servers share; a server without it is alone"}
 	}
-	keys, err := c.openKeys(ctx, c.logger(to.errOut))
+	keys, err := c.openKeys(ctx, c.logger(to.errOut), nil)
 	if err != nil {
 		return err
 	}

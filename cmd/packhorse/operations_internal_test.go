@@ -145,7 +145,11 @@ func TestMonitoringSharedMetrics(t *testing.T) {
 		told[row[1]] = row[2]
 	}
 	shown := make(map[string]string)
-	for _, figure := range (&store{shared: &sharedStores{}}).sharedFigures() {
+	shared := &store{shared: &sharedStores{times: newSharedTimes()}}
+	for _, durations := range shared.sharedDurations() {
+		shown[durations.Name()] = "histogram"
+	}
+	for _, figure := range shared.sharedFigures() {
 		shown[figure.Name] = "gauge"
 		if figure.Counter {
 			shown[figure.Name] = "counter"

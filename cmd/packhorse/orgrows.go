@@ -33,7 +33,7 @@ func (f rowsFlags) open(ctx context.Context, to streams, use bool, do func(keys 
 	if f.Keys == "" {
 		return &usageError{"--keys names the database that has the organizations; without it they are files of a folder"}
 	}
-	keys, err := f.database().openKeys(ctx, f.logger(to.errOut))
+	keys, err := f.database().openKeys(ctx, f.logger(to.errOut), nil)
 	if err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (c orgExportCommand) Run(ctx context.Context, to streams) error {
 	if c.Keys == "" {
 		return c.open(ctx, to, false, nil) // which complains
 	}
-	keys, err := c.database().openKeys(ctx, c.logger(to.errOut))
+	keys, err := c.database().openKeys(ctx, c.logger(to.errOut), nil)
 	if err != nil {
 		return err
 	}

@@ -322,6 +322,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 			censusFigures(s.store.host),
 			webhookFigures(s.store.host), upstreamFigures(s.store.host), s.certificates.figures(), auditFigures(s.audit),
 		),
+		Durations:      s.store.sharedDurations(),
 		Private:        s.flags.AdminListen != "",
 		Audit:          s.audit,
 		Tracer:         s.spans(),

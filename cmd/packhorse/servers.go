@@ -68,9 +68,12 @@ func lockedFolder(flags sharedFlags) string {
 	return keysFolder
 }
 
-// openKeys opens the database.
-func (f sharedFlags) openKeys(ctx context.Context, logger *slog.Logger) (*postgres.Store, error) {
-	keys, err := postgres.Open(ctx, postgres.Options{URL: f.Keys, Conns: f.KeysConns, Logger: logger, Block: fair.Rest})
+// openKeys opens the database. trip, if not nil, gets the time of each round trip.
+func (f sharedFlags) openKeys(
+	ctx context.Context, logger *slog.Logger, trip func(took time.Duration),
+) (*postgres.Store, error) {
+	keys, err := postgres.Open(ctx,
+		postgres.Options{URL: f.Keys, Conns: f.KeysConns, Logger: logger, Block: fair.Rest, Trip: trip})
 	if err != nil {
 		return nil, fmt.Errorf("--keys: %w", err)
 	}
@@ -83,16 +86,19 @@ func (s *store) reachShared(ctx context.Context, flags storeFlags, around outsid
 	if err != nil {
 		return &usageError{"--files: " + err.Error()}
 	}
-	keys, err := flags.openKeys(ctx, logger)
+	times := newSharedTimes()
+	keys, err := flags.openKeys(ctx, logger, times.trips.Observe)
 	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, func(context.Context) error { return keys.Close() })
-	bucket, err := s3.Open(ctx, s3.Options{Location: location, FS: around.open.others.Created(nil), Log: logger})
+	bucket, err := s3.Open(ctx, s3.Options{
+		Location: location, FS: around.open.others.Created(nil), Request: times.requests.Observe, Log: logger,
+	})
 	if err != nil {
 		return fmt.Errorf("--files: %w", err)
 	}
-	s.shared = &sharedStores{keys: keys, bucket: bucket}
+	s.shared = &sharedStores{keys: keys, bucket: bucket, times: times}
 	s.closers = append(s.closers, func(context.Context) error {
 		if s.shared.files != nil {
 			return s.shared.files.Close() // and the bucket
@@ -183,6 +189,18 @@ type sharedStores struct {
 	keys   *postgres.Store
 	bucket *s3.Store
 	files  *cache.Store
+
+	times sharedTimes
+}
+
+// sharedTimes are the times of round trips to the database and of requests to the bucket.
+type sharedTimes struct{ trips, requests *api.Durations }
+
+func newSharedTimes() sharedTimes {
+	return sharedTimes{
+		trips:    api.NewDurations("database_trip_duration_seconds", "Time of a round trip to the database."),
+		requests: api.NewDurations("bucket_request_duration_seconds", "Time of a request to the bucket."),
+	}
 }
 
 // silent returns an error while this server cannot tell the others that it lives.
@@ -194,7 +212,15 @@ func (s *store) silent() error {
 	return nil
 }
 
-// sharedFigures are the metrics of shared stores.
+// sharedDurations are the histograms of shared stores.
+func (s *store) sharedDurations() []*api.Durations {
+	if s.shared == nil {
+		return nil
+	}
+	return []*api.Durations{s.shared.times.trips, s.shared.times.requests}
+}
+
+// sharedFigures are the other metrics of shared stores.
 func (s *store) sharedFigures() []api.Figure {
 	if s.shared == nil {
 		return nil
@@ -208,10 +234,6 @@ func (s *store) sharedFigures() []api.Figure {
 	keys := func(name, help string, value func(postgres.Metrics) float64) {
 		add("database_"+name, help, func() float64 { return value(s.shared.keys.Metrics()) })
 	}
-	keys("trips_total", "Round trips to the database.", func(m postgres.Metrics) float64 { return float64(m.Trips) })
-	keys("trip_seconds_total", "Time of round trips to the database.", func(m postgres.Metrics) float64 {
-		return m.TripTime.Seconds()
-	})
 	keys("retries_total", "Tries after the first, because of a conflict of transactions or a lost connection.",
 		func(m postgres.Metrics) float64 { return float64(m.Retries) })
 	keys("lost_connections_total", "Connections that broke, or said nothing for too long.",
@@ -226,7 +248,6 @@ func (s *store) sharedFigures() []api.Figure {
 	})
 	keys("connections", "Open connections to the database.", func(m postgres.Metrics) float64 { return float64(m.Conns) })
 
-	add("bucket_requests_total", "Requests to the bucket.", func() float64 { return float64(s.shared.bucket.Requests()) })
 	files := func(name, help string, value func(cache.Stats) float64) {
 		add("file_cache_"+name, help, func() float64 { return value(s.shared.files.Stats()) })
 	}

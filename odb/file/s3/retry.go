@@ -57,9 +57,8 @@ func (s *Store) try(ctx context.Context, size int64, request func(ctx context.Co
 			return err
 		}
 		bounded, cancel := context.WithTimeout(ctx, attemptTime+time.Duration(size>>20)*time.Second)
-		err := request(bounded)
+		err := s.timed(func() error { return request(bounded) })
 		cancel()
-		s.requests.Add(1)
 		if err == nil {
 			return nil
 		}
@@ -67,6 +66,15 @@ func (s *Store) try(ctx context.Context, size int64, request func(ctx context.Co
 			return err
 		}
 	}
+}
+
+// timed makes a request, counts it, and tells its time.
+func (s *Store) timed(request func() error) error {
+	begin := time.Now()
+	err := request()
+	s.requests.Add(1)
+	s.request(time.Since(begin))
+	return err
 }
 
 // failed rests before the next attempt, or returns the error of the last one.

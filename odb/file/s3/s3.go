@@ -51,6 +51,9 @@ type Options struct {
 	// Backoff is the rest before a request is repeated for the first time; 0 is 100 ms. It doubles
 	// each time, and is shortened at random by up to a half.
 	Backoff time.Duration
+	// Request, if not nil, is called with the time of each request, repeated ones included: until its
+	// answer begins for the ranges of a stream, else until its end. Any goroutine calls it.
+	Request func(took time.Duration)
 	// Log receives what fails behind a caller's back, and at debug level what the client of the
 	// service tells; nil discards it.
 	Log *slog.Logger
@@ -64,6 +67,7 @@ type Store struct {
 	local    *folder // nil before Occupy
 	backoff  time.Duration
 	log      *slog.Logger
+	request  func(took time.Duration) // tells the time of a request; not nil
 
 	uploads       chan struct{} // a place for each part under way
 	unconditional atomic.Bool   // the service refuses conditional writes
@@ -95,12 +99,16 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	if options.FS == nil {
 		options.FS = vfs.Default
 	}
+	if options.Request == nil {
+		options.Request = func(time.Duration) {}
+	}
 	s := &Store{
 		location: options.Location,
 		client:   client,
 		fs:       options.FS,
 		backoff:  cmp.Or(options.Backoff, 100*time.Millisecond),
 		log:      options.Log,
+		request:  options.Request,
 		uploads:  make(chan struct{}, cmp.Or(options.Uploads, uploadsDefault)),
 		writing:  make(map[string]struct{}),
 	}

@@ -53,6 +53,8 @@ func TestStore(t *testing.T) {
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	service := disturbed(t, s3test.Start(t))
+	var told atomic.Int64
+	service.options.Request = func(time.Duration) { told.Add(1) }
 	store := s3test.Open(t, service.options)
 	cost := func(what string, want int64, call func() error) {
 		t.Helper()
@@ -85,6 +87,9 @@ func TestRequests(t *testing.T) {
 	cost("delete", 1, func() error { return store.Delete(t.Context(), "small") })
 	if store.Requests() != service.count.Load() {
 		t.Errorf("the store counts %d requests of %d", store.Requests(), service.count.Load())
+	}
+	if told.Load() != store.Requests() {
+		t.Errorf("the store tells of %d requests of %d", told.Load(), store.Requests())
 	}
 }
 

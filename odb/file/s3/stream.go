@@ -177,9 +177,12 @@ func isWhole(out *s3.GetObjectOutput) bool {
 func (r *stream) request(span string, take func(*s3.GetObjectOutput) error) error {
 	ctx, cancel := context.WithCancel(r.ctx)
 	key := r.store.key(r.name)
-	r.store.requests.Add(1)
-	out, err := r.store.client.GetObject(ctx,
-		&s3.GetObjectInput{Bucket: &r.store.location.Bucket, Key: &key, Range: &span})
+	var out *s3.GetObjectOutput
+	err := r.store.timed(func() (err error) {
+		out, err = r.store.client.GetObject(ctx,
+			&s3.GetObjectInput{Bucket: &r.store.location.Bucket, Key: &key, Range: &span})
+		return err
+	})
 	if err != nil {
 		cancel()
 		return err

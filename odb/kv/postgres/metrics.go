@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"sync/atomic"
-	"time"
 
 	"packhorse/odb/kv"
 )
@@ -10,17 +9,13 @@ import (
 // counters count since the store was opened.
 type counters struct {
 	commits, conflicts            atomic.Uint64
-	trips, retries, lost          atomic.Uint64
-	tripTime                      atomic.Int64
+	retries, lost                 atomic.Uint64
 	happened, vanished, undecided atomic.Uint64
 	unavailable, diskBytes        atomic.Uint64
 }
 
 // Metrics describes the traffic with the database since the store was opened.
 type Metrics struct {
-	// Trips counts the round trips, TripTime is their sum.
-	Trips    uint64
-	TripTime time.Duration
 	// Retries counts the tries of calls after the first one: after a conflict between transactions or
 	// the loss of a connection.
 	Retries uint64
@@ -40,7 +35,6 @@ func (s *Store) Metrics() Metrics {
 	c := &s.counters
 	reads, writes := s.reads.Stat(), s.writes.Stat()
 	return Metrics{
-		Trips: c.trips.Load(), TripTime: time.Duration(c.tripTime.Load()),
 		Retries: c.retries.Load(), LostConns: c.lost.Load(),
 		Happened: c.happened.Load(), Vanished: c.vanished.Load(), Undecided: c.undecided.Load(),
 		Unavailable: c.unavailable.Load(),

@@ -79,6 +79,9 @@ type Options struct {
 	Deadline time.Duration
 	// Block, if not nil, runs each wait of a call for the database.
 	Block kv.Block
+	// Trip, if not nil, is called with the time of each round trip, but for the rollback that ends a
+	// snapshot. Any goroutine calls it.
+	Trip func(took time.Duration)
 }
 
 // Store is a kv.Store in a database. Other stores, of this process or others, may use the same
@@ -89,6 +92,7 @@ type Store struct {
 	deadline    time.Duration
 	snapshotAge time.Duration
 	block       kv.Block
+	tripped     func(took time.Duration) // not nil
 
 	reads  *pgxpool.Pool
 	writes *pgxpool.Pool // whose sessions are serializable and have a fence
@@ -125,6 +129,10 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 		deadline:    cmp.Or(max(options.Deadline, 0), deadlineDefault),
 		snapshotAge: options.SnapshotAge,
 		block:       options.Block,
+		tripped:     options.Trip,
+	}
+	if s.tripped == nil {
+		s.tripped = func(time.Duration) {}
 	}
 	s.turns.seed = maphash.MakeSeed()
 	if s.logger == nil {
@@ -290,12 +298,11 @@ func (c *call) repeat(ctx context.Context, pool *pgxpool.Pool, work func(conn *p
 	}
 }
 
-// trip calls work, which takes one round trip, and counts it.
+// trip calls work, which takes one round trip, and tells its time.
 func (s *Store) trip(conn *pgx.Conn, work func(conn *pgx.Conn) error) error {
 	begin := time.Now()
 	err := work(conn)
-	s.counters.trips.Add(1)
-	s.counters.tripTime.Add(int64(time.Since(begin)))
+	s.tripped(time.Since(begin))
 	if isStale(err) {
 		_ = conn.Close(context.Background())
 	}

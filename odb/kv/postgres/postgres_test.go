@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,7 +208,8 @@ func TestConflictNamesKey(t *testing.T) {
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	proxy, url := postgrestest.Proxied(t)
-	store := openHere(t, postgres.Options{URL: url})
+	var told atomic.Int64
+	store := openHere(t, postgres.Options{URL: url, Trip: func(time.Duration) { told.Add(1) }})
 	apply(t, store, batchOf("1", "a", "b"))
 	for store.Stats().DiskBytes == 0 { // the look at the size of the tables is over
 		want(t, store, "a", "1")
@@ -226,12 +228,13 @@ func TestRoundTrips(t *testing.T) {
 	}
 	ctx := t.Context()
 	tests := map[string]struct {
-		call  func() error
-		trips int
+		call      func() error
+		trips     int
+		rollbacks int // among them
 	}{
-		"get":  {func() error { _, err := store.Get(ctx, []byte("a")); return err }, 1},
-		"scan": {func() error { count(t, store, "a"); return nil }, 1},
-		"read": {func() error { _, err := store.Read(ctx, set); return err }, 1},
+		"get":  {func() error { _, err := store.Get(ctx, []byte("a")); return err }, 1, 0},
+		"scan": {func() error { count(t, store, "a"); return nil }, 1, 0},
+		"read": {func() error { _, err := store.Read(ctx, set); return err }, 1, 0},
 		"snapshot": {func() error {
 			view, err := store.Snapshot(ctx)
 			if err == nil {
@@ -239,20 +242,23 @@ func TestRoundTrips(t *testing.T) {
 				err = errors.Join(err, view.Close())
 			}
 			return err
-		}, 3},
-		"apply":                       {func() error { _, err := store.Apply(ctx, one); return err }, 1},
-		"apply in several statements": {func() error { _, err := store.Apply(ctx, several); return err }, 1},
+		}, 3, 1},
+		"apply":                       {func() error { _, err := store.Apply(ctx, one); return err }, 1, 0},
+		"apply in several statements": {func() error { _, err := store.Apply(ctx, several); return err }, 1, 0},
 	}
 	for name, test := range tests {
-		before := 0
+		before, toldBefore := 0, int64(0)
 		for range 2 {
-			before = proxy.Trips()
+			before, toldBefore = proxy.Trips(), told.Load()
 			if err := test.call(); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		if trips := proxy.Trips() - before; trips != test.trips {
 			t.Errorf("%s: %d trips, want %d", name, trips, test.trips)
+		}
+		if trips := told.Load() - toldBefore; trips != int64(test.trips-test.rollbacks) {
+			t.Errorf("%s: told of %d trips of %d", name, trips, test.trips)
 		}
 	}
 }

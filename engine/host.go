@@ -143,7 +143,7 @@ type Host struct {
 func Open(ctx context.Context, c Config) (*Host, error) {
 	c.setDefaults()
 	if c.Clones != nil {
-		c.Space.Relieve(c.Clones.Clear)
+		c.Space.Relieve(func(int64) { c.Clones.Clear() })
 	}
 	secrets, err := credential.NewSeal(c.SecretKey)
 	if err != nil {

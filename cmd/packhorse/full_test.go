@@ -2,11 +2,13 @@ package main_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"packhorse/cmd/packhorse/packhorsetest"
 	"packhorse/fuzz/oracle"
@@ -52,4 +54,43 @@ func TestServeFull(t *testing.T) {
 	if told, err := clone.CombinedOutput(); err != nil {
 		t.Errorf("clone: %v: %s", err, told)
 	}
+}
+
+// TestFullGivesUpBlocks serves from a disk that is short of space, on which blocks of the bucket's
+// files lie: they go.
+func TestFullGivesUpBlocks(t *testing.T) {
+	t.Parallel()
+	stores, dir := newSharedStores(t), t.TempDir()
+	blocks := func(server *packhorsetest.Server) (empty bool) {
+		t.Helper()
+		_, text := call(t, http.DefaultClient, "GET", server.URL+"/metrics", "")
+		if !strings.Contains(text, "\npackhorse_file_cache_bytes ") {
+			t.Fatal("the metrics do not tell of blocks")
+		}
+		return strings.Contains(text, "\npackhorse_file_cache_bytes 0\n")
+	}
+	server := start(t, stores.options(dir, 0))
+	token := create(t, server, "r")
+	git := oracle.New(t)
+	git.Seed(oracle.History{Commits: 3})
+	large := make([]byte, 8<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(large)
+	git.Git("update-ref", "refs/tags/large", git.Write("blob", large))
+	remote := func() string { return strings.Replace(server.URL, "://", "://t:"+token+"@", 1) + "/r.git" }
+	git.Git("push", "--quiet", remote(), "main", "large")
+	if blocks(server) {
+		t.Error("there are no blocks")
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	options := stores.options(dir, 0)
+	options.Flags = append(options.Flags, "--min-free", fmt.Sprint(1<<32, "GiB"))
+	server = start(t, options)
+	for !blocks(server) {
+		time.Sleep(50 * time.Millisecond) // the disk is looked at once a second
+	}
+	clone := oracle.Open(t, filepath.Join(t.TempDir(), "clone.git"))
+	clone.Git("clone", "--quiet", "--mirror", remote(), clone.Dir)
 }

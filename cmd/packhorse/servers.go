@@ -134,6 +134,7 @@ func (s *store) openShared(
 	if err != nil {
 		return nil, nil, err
 	}
+	s.space.Relieve(func(missing int64) { s.shared.files.Shrink(missing) })
 	return s.shared.keys, s.shared.files, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,7 +73,7 @@ type Watch struct {
 
 	mu      sync.Mutex // guards the fields below, and changes of state
 	ballast ballast
-	relieve []func()
+	relieve []func(missing int64)
 }
 
 // state is the result of the last check.
@@ -131,9 +132,11 @@ func (w *Watch) Close() {
 	w.running.Wait()
 }
 
-// Relieve makes the watch call free whenever it finds the disk short, to release space that can be
-// spared.
-func (w *Watch) Relieve(free func()) {
+// Relieve makes the watch call free when space is missing, with the number of missing bytes, to
+// release what can be spared: at each check that finds the disk short, and before a large write is
+// refused. Of several functions the first is called first, and the others while it is not enough.
+// They must not call the watch.
+func (w *Watch) Relieve(free func(missing int64)) {
 	if w == nil {
 		return
 	}
@@ -168,6 +171,9 @@ func (w *Watch) Room(size int64) error {
 		return err
 	}
 	s := w.state.Load()
+	if s.failed == nil && s.free < s.limit+uint64(size) {
+		s = w.makeRoom(s.limit + uint64(size))
+	}
 	if s.failed == nil && s.free < s.limit+uint64(size) {
 		return fmt.Errorf("%w: %d bytes to write, %d free, %d of them reserved", ErrNoRoom, size, s.free,
 			s.limit)
@@ -205,16 +211,36 @@ func (w *Watch) look(refusal error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.measure(refusal)
-	if s.refusal != nil && s.failed == nil && w.state.Load().refusal == nil {
-		for _, free := range w.relieve {
-			free()
-		}
-		s = w.measure(refusal)
+	if s.refusal != nil {
+		s = w.reliefLocked(&s, resumeAt(s.limit), refusal)
 	}
 	if s.failed == nil {
 		w.trim(&s)
 	}
 	w.set(s)
+}
+
+// makeRoom has space released until so many bytes are free, and returns the state after that.
+func (w *Watch) makeRoom(enough uint64) *state {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.measure(ErrShort)
+	s = w.reliefLocked(&s, enough, ErrShort)
+	w.set(s)
+	return &s
+}
+
+// reliefLocked has space released while less than enough is free, and returns the state after that.
+func (w *Watch) reliefLocked(s *state, enough uint64, refusal error) state {
+	now := *s
+	for _, free := range w.relieve {
+		if now.failed != nil || now.free >= enough {
+			break
+		}
+		free(int64(min(enough-now.free, math.MaxInt64)))
+		now = w.measure(refusal)
+	}
+	return now
 }
 
 // measure reads the free space and returns the state that follows the present one. The caller holds

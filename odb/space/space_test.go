@@ -3,6 +3,7 @@ package space_test
 import (
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -138,7 +139,12 @@ func TestRunLooks(t *testing.T) {
 	fs := mem(1000)
 	w := open(t, fs, space.Options{MinBytes: 400, Every: time.Millisecond})
 	relieved := make(chan struct{}, 1)
-	w.Relieve(func() { relieved <- struct{}{} })
+	w.Relieve(func(int64) {
+		select {
+		case relieved <- struct{}{}:
+		default:
+		}
+	})
 	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 1, TotalBytes: total})
 	<-relieved
 	for w.Check() == nil {
@@ -157,19 +163,88 @@ func TestRelief(t *testing.T) {
 			t.Parallel()
 			fs := mem(1000)
 			w := open(t, fs, space.Options{MinBytes: 400})
-			calls := 0
-			w.Relieve(func() {
-				calls++
+			w.Relieve(func(missing int64) {
+				if missing != 400 {
+					t.Errorf("%d bytes are missing", missing)
+				}
 				fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: test.after, TotalBytes: total})
 			})
 			fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 100, TotalBytes: total})
 			if err := w.Look(); !errors.Is(err, test.err) {
 				t.Errorf("got %v, want %v", err, test.err)
 			}
-			if err := w.Look(); !errors.Is(err, test.err) || calls != 1 {
-				t.Errorf("again: %v after %d calls, want %v after one", err, calls, test.err)
+		})
+	}
+}
+
+// sparing lets each of two caches give up 200 bytes, and returns what each was asked.
+func sparing(fs *vfs.MemFS, w *space.Watch, free uint64) (asked *[2][]int64) {
+	asked = new([2][]int64)
+	fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: total})
+	for i := range asked {
+		spare := int64(200)
+		w.Relieve(func(missing int64) {
+			asked[i] = append(asked[i], missing)
+			given := min(spare, missing)
+			spare -= given
+			free += uint64(given)
+			fs.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: free, TotalBytes: total})
+		})
+	}
+	return asked
+}
+
+// TestReliefInOrder asks a second cache for what the first one cannot spare, at each check, also
+// after a start on a disk that is short.
+func TestReliefInOrder(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		start, free uint64
+		looks       int
+		asked       [2][]int64
+		err         error
+	}{
+		"the first":           {1000, 350, 1, [2][]int64{{150}, nil}, nil},
+		"both":                {1000, 200, 1, [2][]int64{{300}, {100}}, nil},
+		"both, after a start": {100, 200, 1, [2][]int64{{300}, {100}}, nil},
+		"not enough":          {0, 0, 2, [2][]int64{{500, 100}, {300, 100}}, space.ErrRecovering},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fs := mem(test.start)
+			w := open(t, fs, space.Options{MinBytes: 400})
+			asked := sparing(fs, w, test.free)
+			for range test.looks {
+				if err := w.Look(); !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
+					t.Errorf("got %v, want %v", err, test.err)
+				}
+			}
+			if !reflect.DeepEqual(*asked, test.asked) {
+				t.Errorf("asked for %v, want %v", *asked, test.asked)
 			}
 		})
+	}
+}
+
+// TestRoomIsMade has room made for a large write, before it is refused.
+func TestRoomIsMade(t *testing.T) {
+	t.Parallel()
+	fs := mem(1000)
+	w := open(t, fs, space.Options{MinBytes: 400})
+	asked := sparing(fs, w, 500)
+	if err := w.Room(50); err != nil {
+		t.Error(err)
+	}
+	for _, size := range []int64{300, 500} {
+		if err := w.Room(size); err != nil || w.Free() != uint64(400+size) {
+			t.Errorf("%v, %d bytes are free", err, w.Free())
+		}
+	}
+	if err := w.Room(1000); !errors.Is(err, space.ErrNoRoom) || w.Check() != nil {
+		t.Errorf("got %v, %v", err, w.Check())
+	}
+	if want := [2][]int64{{200, 200, 500}, {200, 500}}; !reflect.DeepEqual(*asked, want) {
+		t.Errorf("asked for %v, want %v", *asked, want)
 	}
 }
 

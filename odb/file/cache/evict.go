@@ -63,12 +63,16 @@ func (s *Store) makeRoom(needs *entry, bytes int64) {
 	}
 }
 
-// Shrink lets files leave that nobody has open, those that were not read for longest first, until
-// so many bytes are free or none is left. It returns how many are.
+// Shrink lets files leave until so many bytes are free or none is left, and returns how many are:
+// first those that nobody has open, of either kind those that were not read for longest.
 func (s *Store) Shrink(bytes int64) (freed int64) {
 	s.evicting.Lock()
 	defer s.evicting.Unlock()
 	freed, _ = s.evict(nil, bytes, 0, false)
+	if freed < bytes {
+		more, _ := s.evict(nil, bytes-freed, 0, true)
+		freed += more
+	}
 	return freed
 }
 

@@ -143,7 +143,10 @@ type Host struct {
 func Open(ctx context.Context, c Config) (*Host, error) {
 	c.setDefaults()
 	if c.Clones != nil {
-		c.Space.Relieve(func(int64) { c.Clones.Clear() })
+		c.Space.Relieve(space.Spare{
+			Bytes: func() int64 { return c.Clones.Stats().Bytes },
+			Free:  func(int64) { c.Clones.Clear() },
+		})
 	}
 	secrets, err := credential.NewSeal(c.SecretKey)
 	if err != nil {

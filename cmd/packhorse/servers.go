@@ -21,6 +21,7 @@ import (
 	"packhorse/odb/intent"
 	"packhorse/odb/kv"
 	"packhorse/odb/kv/postgres"
+	"packhorse/odb/space"
 )
 
 // The content of a data folder of a server whose stores are elsewhere, besides that of store.go.
@@ -134,7 +135,10 @@ func (s *store) openShared(
 	if err != nil {
 		return nil, nil, err
 	}
-	s.space.Relieve(func(missing int64) { s.shared.files.Shrink(missing) })
+	s.space.Relieve(space.Spare{
+		Bytes: func() int64 { return s.shared.files.Stats().Bytes },
+		Free:  func(bytes int64) { s.shared.files.Shrink(bytes) },
+	})
 	return s.shared.keys, s.shared.files, nil
 }
 

@@ -73,7 +73,7 @@ type Watch struct {
 
 	mu      sync.Mutex // guards the fields below, and changes of state
 	ballast ballast
-	relieve []func(missing int64)
+	spares  []Spare
 }
 
 // state is the result of the last check.
@@ -132,17 +132,23 @@ func (w *Watch) Close() {
 	w.running.Wait()
 }
 
-// Relieve makes the watch call free when space is missing, with the number of missing bytes, to
-// release what can be spared: at each check that finds the disk short, and before a large write is
-// refused. Of several functions the first is called first, and the others while it is not enough.
-// They must not call the watch.
-func (w *Watch) Relieve(free func(missing int64)) {
+// Spare is space that can be given up. Its functions must not call the watch.
+type Spare struct {
+	// Bytes returns how much it is.
+	Bytes func() int64
+	// Free releases so many bytes or a little more; all of them if there are fewer.
+	Free func(bytes int64)
+}
+
+// Relieve has the watch free s at each check that finds the disk short, and when a large write fits
+// only after that. What was given first goes first, and the rest while it is not enough.
+func (w *Watch) Relieve(s Spare) {
 	if w == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.relieve = append(w.relieve, free)
+	w.spares = append(w.spares, s)
 }
 
 // Check reports whether writes are allowed, as of the last check of the disk. Errors: [ErrShort],
@@ -220,24 +226,31 @@ func (w *Watch) look(refusal error) {
 	w.set(s)
 }
 
-// makeRoom has space released until so many bytes are free, and returns the state after that.
+// makeRoom releases space until enough bytes are free, if there is so much to spare, and returns
+// the state after that.
 func (w *Watch) makeRoom(enough uint64) *state {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.measure(ErrShort)
-	s = w.reliefLocked(&s, enough, ErrShort)
+	could := s.free
+	for _, spare := range w.spares {
+		could += uint64(max(0, spare.Bytes()))
+	}
+	if could >= enough {
+		s = w.reliefLocked(&s, enough, ErrShort)
+	}
 	w.set(s)
 	return &s
 }
 
-// reliefLocked has space released while less than enough is free, and returns the state after that.
+// reliefLocked releases space while less than enough is free, and returns the state after that.
 func (w *Watch) reliefLocked(s *state, enough uint64, refusal error) state {
 	now := *s
-	for _, free := range w.relieve {
+	for _, spare := range w.spares {
 		if now.failed != nil || now.free >= enough {
 			break
 		}
-		free(int64(min(enough-now.free, math.MaxInt64)))
+		spare.Free(int64(min(enough-now.free, math.MaxInt64)))
 		now = w.measure(refusal)
 	}
 	return now

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/odb/odbtest"
 )
 
 // axeVersion is the release of axe-core, the checker of accessibility, that judges the pages.
@@ -363,8 +364,16 @@ func TestConsoleOperators(t *testing.T) {
 		t.Errorf("the browser logged %q, want the missing metrics alone", log)
 	}
 	c.open("http://" + admin + "/console#/operations")
-	if page := c.look("operations"); !strings.Contains(page.Text, "Free disk") || !strings.Contains(page.Text, "ready") {
+	page = c.look("operations")
+	if !strings.Contains(page.Text, "Free disk") || !strings.Contains(page.Text, "ready") {
 		t.Errorf("the listener for operators shows %q", page.Text)
+	}
+	var seen []string
+	c.run(&seen, `return [...document.querySelectorAll("h2, h3")].filter((e) => e.offsetParent).map((e) => e.textContent);`)
+	for _, name := range []string{"Database and bucket", "Round trips", "99th percentile of these", "Among the servers", "Duties"} {
+		if slices.Contains(seen, name) != odbtest.Shared() {
+			t.Errorf("over shared stores %t, %q is in %q", odbtest.Shared(), name, seen)
+		}
 	}
 }
 

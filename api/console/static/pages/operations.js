@@ -1,4 +1,5 @@
-// For operators: health, disk, caches, maintenance and slow requests, from /readyz and /metrics.
+// For operators: health, disk, caches, maintenance, shared stores and slow requests, from /readyz and
+// /metrics.
 
 import * as api from "../api.js";
 import { Chart } from "../chart.js";
@@ -34,12 +35,10 @@ const share = (part, ...others) => ({
       : one / [part, ...others].reduce((all, name) => all + (sum(now, name) ?? 0), 0);
   },
 });
-const quantile = (q) => ({
+const quantile = (q, metric) => ({
   format: seconds,
   value: (now, before) => {
-    const [all, earlier] = [now, before].map(
-      (metrics) => metrics && total(Histogram.from(metrics, "packhorse_http_request_duration_seconds", "route")),
-    );
+    const [all, earlier] = [now, before].map((metrics) => metrics && total(Histogram.from(metrics, metric, "route")));
     return all && (earlier ? all.since(earlier).quantile(q) : NaN);
   },
 });
@@ -52,8 +51,8 @@ const sections = {
   Requests: {
     Requests: rate("packhorse_http_requests_total"),
     "Errors of the server": rate("packhorse_http_requests_total", perSecond, ({ status }) => status >= "500"),
-    Median: quantile(0.5),
-    "99th percentile": quantile(0.99),
+    Median: quantile(0.5, "packhorse_http_request_duration_seconds"),
+    "99th percentile": quantile(0.99, "packhorse_http_request_duration_seconds"),
     Sent: rate("packhorse_http_sent_bytes_total", bytesPerSecond),
     Received: rate("packhorse_http_received_bytes_total", bytesPerSecond),
     Connections: gauge("packhorse_http_connections"),
@@ -70,8 +69,21 @@ const sections = {
   Caches: {
     "Clone cache": gauge("packhorse_clone_cache_bytes", bytes),
     "Packs from the cache": share("packhorse_clone_cache_hits_total", "packhorse_clone_cache_generated_total"),
+  },
+  "Database and bucket": {
+    "Round trips": rate("packhorse_database_trip_duration_seconds_count"),
+    "Median of round trips": quantile(0.5, "packhorse_database_trip_duration_seconds"),
+    "99th percentile of round trips": quantile(0.99, "packhorse_database_trip_duration_seconds"),
+    "Tried again": rate("packhorse_database_retries_total"),
+    "Requests to the bucket": rate("packhorse_bucket_request_duration_seconds_count"),
+    "99th percentile of these": quantile(0.99, "packhorse_bucket_request_duration_seconds"),
     "Blocks of remote files": gauge("packhorse_file_cache_bytes", bytes),
     "Reads from these": share("packhorse_file_cache_hits_total", "packhorse_file_cache_misses_total"),
+  },
+  "Among the servers": {
+    Duties: gauge("packhorse_duties"),
+    "Silent since": gauge("packhorse_lease_age_seconds", seconds),
+    "Clocks apart": gauge("packhorse_clock_difference_seconds", seconds),
   },
   Maintenance: {
     Rounds: gauge("packhorse_maintenance_rounds_total"),
@@ -93,6 +105,7 @@ const alarms = {
   packhorse_maintenance_failures_total: "steps of maintenance failed",
   packhorse_audit_failures_total: "records of the audit log were lost",
   packhorse_organizations_unread: "paths of organizations cannot be read",
+  packhorse_database_undecided_total: "clients were told that the outcome of a write is unknown",
 };
 
 export async function operations(_, signal) {
@@ -113,23 +126,18 @@ export async function operations(_, signal) {
       ],
     };
   }
-  const charts = [];
-  const content = Object.entries(sections).map(([name, rows]) =>
-    h(
-      "section",
-      {},
-      h("h2", {}, name),
-      h(
-        "div",
-        { class: "charts" },
-        Object.entries(rows).map(([title, { format, value }]) => {
-          const chart = new Chart(title, format);
-          charts.push({ chart, value });
-          return chart.element;
-        }),
-      ),
-    ),
-  );
+  const groups = Object.entries(sections).map(([name, rows]) => {
+    const charts = Object.entries(rows).map(([title, { format, value }]) => ({
+      chart: new Chart(title, format),
+      value,
+    }));
+    const drawn = h(
+      "div",
+      { class: "charts" },
+      charts.map(({ chart }) => chart.element),
+    );
+    return { element: h("section", {}, h("h2", {}, name), drawn), charts };
+  });
   const routes = h("tbody");
   const several = h(
     "p",
@@ -145,7 +153,11 @@ export async function operations(_, signal) {
     const process = sum(now, "process_start_time_seconds");
     const before = looks.get(process);
     if (before && process !== last) several.hidden = false; // one that was gone would not be back
-    for (const { chart, value } of charts) chart.add(value(now, before?.metrics ?? null, time - (before?.time ?? 0)));
+    const took = time - (before?.time ?? 0);
+    for (const { element, charts } of groups) {
+      for (const { chart, value } of charts) chart.add(value(now, before?.metrics ?? null, took));
+      element.hidden = charts.every(({ chart }) => chart.element.hidden); // what this server does not have
+    }
     routes.replaceChildren(...slowest(now));
     await showHealth(health, now, signal);
     looks.set(process, { metrics: now, time });
@@ -157,7 +169,7 @@ export async function operations(_, signal) {
     content: [
       health,
       several,
-      content,
+      groups.map(({ element }) => element),
       h(
         "section",
         {},

@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -28,6 +27,7 @@ import (
 	"packhorse/api/auth"
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
+	"packhorse/odb/odbtest"
 )
 
 // keys are the key pair of the organizations "acme", "other" and "third", and a certificate of
@@ -76,25 +76,7 @@ type fixture struct {
 	*api.Server
 	address string
 	tls     bool
-	log     *logged
-}
-
-// logged is the log of a server.
-type logged struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buffer.String()
+	log     *odbtest.Log
 }
 
 // refuseJSON renders errors as the doors do.
@@ -116,7 +98,7 @@ func serve(tb testing.TB, routes map[string]api.Handler, edit func(*api.Config))
 	tokens, err := auth.Open(auth.Options{Dir: dir})
 	must(err)
 	tb.Cleanup(tokens.Close)
-	f := &fixture{log: &logged{}}
+	f := &fixture{log: &odbtest.Log{}}
 	config := api.Config{
 		Tokens: tokens,
 		Refuse: refuseJSON,

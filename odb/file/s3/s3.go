@@ -71,7 +71,6 @@ type Store struct {
 
 	uploads       chan struct{} // a place for each part under way
 	unconditional atomic.Bool   // the service refuses conditional writes
-	requests      atomic.Int64
 
 	running sync.WaitGroup // requests that tidy up behind aborted writers
 
@@ -132,9 +131,6 @@ func (s *Store) Occupy(dir string) (err error) {
 
 // String returns the location without its settings.
 func (s *Store) String() string { return s.location.String() }
-
-// Requests returns how many requests were sent, repeated ones included.
-func (s *Store) Requests() int64 { return s.requests.Load() }
 
 // Scratch implements file.Store.
 func (s *Store) Scratch(ctx context.Context) (file.Scratch, error) {

@@ -61,7 +61,7 @@ func TestServeFull(t *testing.T) {
 func TestFullGivesUpBlocks(t *testing.T) {
 	t.Parallel()
 	stores, dir := newSharedStores(t), t.TempDir()
-	blocks := func(server *packhorsetest.Server) (empty bool) {
+	areGone := func(server *packhorsetest.Server) bool { // the blocks
 		t.Helper()
 		_, text := call(t, http.DefaultClient, "GET", server.URL+"/metrics", "")
 		if !strings.Contains(text, "\npackhorse_file_cache_bytes ") {
@@ -78,7 +78,7 @@ func TestFullGivesUpBlocks(t *testing.T) {
 	git.Git("update-ref", "refs/tags/large", git.Write("blob", large))
 	remote := func() string { return strings.Replace(server.URL, "://", "://t:"+token+"@", 1) + "/r.git" }
 	git.Git("push", "--quiet", remote(), "main", "large")
-	if blocks(server) {
+	if areGone(server) {
 		t.Error("there are no blocks")
 	}
 	if err := server.Stop(); err != nil {
@@ -88,7 +88,7 @@ func TestFullGivesUpBlocks(t *testing.T) {
 	options := stores.options(dir, 0)
 	options.Flags = append(options.Flags, "--min-free", fmt.Sprint(1<<32, "GiB"))
 	server = start(t, options)
-	for !blocks(server) {
+	for !areGone(server) {
 		time.Sleep(50 * time.Millisecond) // the disk is looked at once a second
 	}
 	clone := oracle.Open(t, filepath.Join(t.TempDir(), "clone.git"))

@@ -39,7 +39,7 @@ func (p *PackPlan) prepare(ctx context.Context, number uint32) (u unpackedEntry,
 		level = levelOf(u.entry.Type)
 	}
 	u.packed = pack.Deflate(nil, content, level)
-	return u, err
+	return u, nil
 }
 
 // writeAllUnpacked writes the unpacked objects.

@@ -203,7 +203,10 @@ func (r *Repository) planPicks(
 	if outcome.Tree, err = treeOf(ctx, objects.View().Linked(), outcome.Old); err != nil {
 		return outcome, err
 	}
-	p := picking{repo: r, request: request, objects: objects, left: r.host.limits.MergeBytesMax}
+	p := picking{
+		repo: r, request: request, objects: objects, merger: merge.NewMerger(objects.View().Linked(), nil),
+		left: r.host.limits.MergeBytesMax,
+	}
 	seen := make(map[object.ID]bool, len(sources))
 	err = fair.Do(ctx, func(ctx context.Context) error {
 		for i, source := range sources {
@@ -230,6 +233,7 @@ type picking struct {
 	repo    *Repository
 	request *PickRequest
 	objects *odb.Quarantine
+	merger  *merge.Merger
 	left    int64 // bytes that the commits still to come may make
 }
 
@@ -265,7 +269,7 @@ func (p *picking) pick(ctx context.Context, outcome *PickOutcome, source object.
 			options.Theirs = "(empty tree)"
 		}
 	}
-	result, err := merge.Trees(ctx, view, base, outcome.Tree, theirs, options)
+	result, err := p.merger.Trees(ctx, base, outcome.Tree, theirs, options)
 	if err != nil {
 		return fmt.Errorf("pick %s: %w", source, err)
 	}

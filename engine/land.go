@@ -166,11 +166,13 @@ func (r *Repository) planLanding(
 	if outcome.Tree, err = treeOf(ctx, objects.View().Linked(), outcome.Old); err != nil {
 		return outcome, err
 	}
+	view := objects.View().Linked()
 	l := &landing{
 		repo: r, request: request, objects: objects, left: r.host.limits.MergeBytesMax, outcome: &outcome,
-		tips: []object.ID{outcome.Old},
+		view: view, relations: revwalk.NewRelations(view), tips: []object.ID{outcome.Old},
 	}
-	if l.ancestry, err = revwalk.NewAncestry(ctx, objects.View().Linked(), outcome.Old); err != nil {
+	l.merger = merge.NewMerger(view, l.relations)
+	if l.ancestry, err = revwalk.NewAncestry(ctx, l.relations, outcome.Old); err != nil {
 		return outcome, err
 	}
 	err = fair.Do(ctx, func(ctx context.Context) error {
@@ -202,10 +204,12 @@ type landing struct {
 
 	// tips are the tips of the target, from that at first on, and by the indexes of the sources that
 	// made the second one and those after it.
-	tips []object.ID
-	by   []int
-	// ancestry is that of the tip.
-	ancestry *revwalk.Ancestry
+	tips      []object.ID
+	by        []int
+	view      *odb.View
+	merger    *merge.Merger
+	relations *revwalk.Relations // of all commits
+	ancestry  *revwalk.Ancestry  // of the tip
 
 	// trunk is the target as it was at first and its first parents, as far as they have been read, and
 	// looks counts the questions whether one of them changed a path.
@@ -219,7 +223,6 @@ func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed
 		return Landed{}, err
 	}
 	landed := Landed{Kind: LandMerged, Source: source}
-	view := l.objects.View().Linked()
 	bases, err := l.ancestry.MergeBases(ctx, source)
 	if err != nil {
 		return landed, err
@@ -232,13 +235,13 @@ func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed
 		landed.Kind = LandNothing
 		return landed, nil
 	}
-	result, err := l.merge(ctx, view, index, l.outcome.Commit, source, bases)
+	result, err := l.merge(ctx, index, l.outcome.Commit, source, bases)
 	if err != nil {
 		return landed, err
 	}
 	if !result.Clean() {
 		landed.Kind, landed.Paths = LandConflicted, ConflictPaths(result.Conflicts)
-		landed.Clashes, err = l.clashes(ctx, view, index, source, landed.Paths)
+		landed.Clashes, err = l.clashes(ctx, index, source, landed.Paths)
 		return landed, err
 	}
 	if err := result.Write(ctx, l.objects); err != nil {
@@ -265,9 +268,9 @@ func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed
 }
 
 func (l *landing) merge(
-	ctx context.Context, view *odb.View, index int, tip, source object.ID, bases []object.ID,
+	ctx context.Context, index int, tip, source object.ID, bases []object.ID,
 ) (*merge.Result, error) {
-	return merge.Commits(ctx, view, tip, source, bases, merge.Options{
+	return l.merger.Commits(ctx, tip, source, bases, merge.Options{
 		Ours: l.request.Target.Name, Theirs: l.request.Sources[index].Source.Text, BytesMax: max(l.left, 1),
 		PathBytesMax: l.repo.host.limits.MergePathBytesMax,
 	})
@@ -280,7 +283,7 @@ const clashesMax = 16
 // for the first one at which some of the paths conflict: what made it is what they clash with. Then
 // the others are searched for.
 func (l *landing) clashes(
-	ctx context.Context, view *odb.View, index int, source object.ID, paths []string,
+	ctx context.Context, index int, source object.ID, paths []string,
 ) (found []Clash, err error) {
 	met := make(map[int][]string) // the paths that conflict, by the index of the tip
 	conflictsAt := func(k int) ([]string, error) {
@@ -290,7 +293,7 @@ func (l *landing) clashes(
 		if err := fair.Pause(ctx); err != nil {
 			return nil, err
 		}
-		bases, err := revwalk.MergeBases(ctx, view, l.tips[k], source)
+		bases, err := l.relations.MergeBases(ctx, l.tips[k], source)
 		if err != nil {
 			return nil, err
 		}
@@ -298,7 +301,7 @@ func (l *landing) clashes(
 			met[k] = nil
 			return nil, nil
 		}
-		result, err := l.merge(ctx, view, index, l.tips[k], source, bases)
+		result, err := l.merge(ctx, index, l.tips[k], source, bases)
 		if err != nil {
 			return nil, err
 		}
@@ -341,7 +344,7 @@ func (l *landing) clashes(
 			return found, errors.New("engine: a conflict has no origin") // at the last tip all paths conflict
 		}
 		if clash.Target {
-			if clash.Commit, err = l.partner(ctx, view, source, clash.Paths); err != nil {
+			if clash.Commit, err = l.partner(ctx, source, clash.Paths); err != nil {
 				return found, err
 			}
 		}
@@ -361,9 +364,9 @@ const (
 // partner returns the newest commit of the target, as it was at first, along first parents, that
 // changed one of paths and that source does not hold; zero if there is none within bounds.
 func (l *landing) partner(
-	ctx context.Context, view *odb.View, source object.ID, paths []string,
+	ctx context.Context, source object.ID, paths []string,
 ) (commit object.ID, err error) {
-	bases, err := revwalk.MergeBases(ctx, view, l.tips[0], source)
+	bases, err := l.relations.MergeBases(ctx, l.tips[0], source)
 	if err != nil {
 		return object.ZeroID, err
 	}
@@ -374,18 +377,18 @@ func (l *landing) partner(
 		}
 	}()
 	for _, path := range paths[:min(len(paths), partnerPathsMax)] {
-		r, err := revwalk.NewPathReader(ctx, view, path)
+		r, err := revwalk.NewPathReader(ctx, l.view, path)
 		if err != nil {
 			return object.ZeroID, err
 		}
 		readers = append(readers, r)
 	}
 	for i := 0; ; i++ {
-		c, err := l.trunkAt(ctx, view, i)
+		c, err := l.trunkAt(ctx, i)
 		if err != nil || slices.Contains(bases, c.ID) || len(c.Parents) == 0 {
 			return object.ZeroID, err
 		}
-		parent, err := l.trunkAt(ctx, view, i+1)
+		parent, err := l.trunkAt(ctx, i+1)
 		if err != nil {
 			return object.ZeroID, err
 		}
@@ -404,7 +407,7 @@ func (l *landing) partner(
 				continue
 			}
 			// Where the merge base is no first parent, the walk may have come to what both hold.
-			held, err := revwalk.IsAncestor(ctx, view, c.ID, source)
+			held, err := l.relations.IsAncestor(ctx, c.ID, source)
 			if err != nil || held {
 				return object.ZeroID, err
 			}
@@ -415,17 +418,17 @@ func (l *landing) partner(
 
 // trunkAt returns the target as it was at first, or the i-th of its first parents. Those before it
 // have been asked for.
-func (l *landing) trunkAt(ctx context.Context, view *odb.View, i int) (revwalk.Commit, error) {
+func (l *landing) trunkAt(ctx context.Context, i int) (revwalk.Commit, error) {
 	if i == len(l.trunk) {
 		id := l.tips[0]
 		if i > 0 {
 			id = l.trunk[i-1].Parents[0]
 		}
-		row, err := view.Graph(ctx, id)
+		c, err := l.relations.Commit(ctx, id)
 		if err != nil {
-			return revwalk.Commit{}, fmt.Errorf("read commit %s: %w", id, err)
+			return c, err
 		}
-		l.trunk = append(l.trunk, revwalk.Commit{ID: id, GraphRow: row})
+		l.trunk = append(l.trunk, c)
 	}
 	return l.trunk[i], nil
 }

@@ -163,10 +163,11 @@ func (r *Repository) Merge(ctx context.Context, actor Actor, request MergeReques
 
 // mergePlan is a merge that is ready to be committed.
 type mergePlan struct {
-	outcome MergeOutcome
-	bases   []object.ID   // the merge bases of the tips, newest first
-	needs   []object.ID   // stored blobs that resolve conflicts
-	result  *merge.Result // nil where no trees were merged
+	outcome   MergeOutcome
+	relations *revwalk.Relations
+	bases     []object.ID   // the merge bases of the tips, newest first
+	needs     []object.ID   // stored blobs that resolve conflicts
+	result    *merge.Result // nil where no trees were merged
 }
 
 // move is what the plan makes of the target.
@@ -194,7 +195,7 @@ func (r *Repository) planMerge(
 	if o.Kind == MergeNothing {
 		return plan, request.Preview.checkTree(o.Tree)
 	}
-	if o.Promoted, err = revwalk.Ahead(ctx, view, o.Source, o.Old); err != nil {
+	if o.Promoted, err = plan.relations.Ahead(ctx, o.Source, o.Old); err != nil {
 		return plan, fmt.Errorf("compare branches: %w", err)
 	}
 	switch {
@@ -268,7 +269,8 @@ func (r *Repository) relate(
 			return plan, err
 		}
 	}
-	if plan.bases, err = revwalk.MergeBases(ctx, view, o.Old, o.Source); err != nil {
+	plan.relations = revwalk.NewRelations(view)
+	if plan.bases, err = plan.relations.MergeBases(ctx, o.Old, o.Source); err != nil {
 		return plan, fmt.Errorf("find merge bases: %w", err)
 	}
 	if len(plan.bases) > 0 {
@@ -299,7 +301,7 @@ func (r *Repository) mergeTrees(ctx context.Context, view *odb.View, request *Me
 	o := &plan.outcome
 	var result *merge.Result
 	err := fair.Do(ctx, func(ctx context.Context) (err error) {
-		result, err = merge.Commits(ctx, view, o.Old, o.Source, plan.bases, merge.Options{
+		result, err = merge.NewMerger(view, plan.relations).Commits(ctx, o.Old, o.Source, plan.bases, merge.Options{
 			Ours: request.Target.Name, Theirs: request.Source.Text, BytesMax: r.host.limits.MergeBytesMax,
 			PathBytesMax: r.host.limits.MergePathBytesMax, Unrelated: request.Unrelated,
 		})

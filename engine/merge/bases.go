@@ -5,40 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"packhorse/odb"
-	"packhorse/odb/revwalk"
 	"packhorse/pack/object"
 )
-
-// Commits merges commit theirs into commit ours, whose merge bases are given, newest first. Several
-// of them, as after criss-cross merges, are merged with each other first, conflicts and all, and
-// the result is the base.
-//
-// Errors: [ErrUnrelated] when there is no merge base and the options do not allow that;
-// [ErrTooLarge]; those of reading objects from view, which must stay open while the result is used.
-func Commits(
-	ctx context.Context, view *odb.View, ours, theirs object.ID, bases []object.ID, o Options,
-) (*Result, error) {
-	o.fill()
-	if len(bases) == 0 && !o.Unrelated {
-		return nil, ErrUnrelated
-	}
-	r := &recursion{objects: newObjects(view, o.BytesMax), Options: o}
-	return r.merge(ctx, commitOf(ours), commitOf(theirs), bases, 0)
-}
-
-// Trees merges tree theirs into tree ours, both of which come from tree base. Each may be the empty
-// tree. Errors: [ErrTooLarge]; those of reading objects from view, which must stay open while the
-// result is used.
-func Trees(ctx context.Context, view *odb.View, base, ours, theirs object.ID, o Options) (*Result, error) {
-	o.fill()
-	return mergeTrees(ctx, newObjects(view, o.BytesMax), [3]object.ID{base, ours, theirs}, o, 0)
-}
 
 // recursion merges commits whose merge bases have to be merged.
 type recursion struct {
 	Options
-	objects *objects
+	merger *Merger
 }
 
 // virtual is a commit, or the virtual merge of several, which has a tree and reaches everything
@@ -70,16 +43,11 @@ func (r *recursion) merge(ctx context.Context, ours, theirs virtual, bases []obj
 			common = commitOf(id)
 			continue
 		}
-		next := commitOf(id)
-		inner, err := r.basesOf(ctx, common.commits, id)
+		tree, err := r.mergeBases(ctx, common, id, depth+1)
 		if err != nil {
 			return nil, err
 		}
-		merged, err := r.merge(ctx, common, next, inner, depth+1)
-		if err != nil {
-			return nil, err
-		}
-		common = virtual{commits: append(slices.Clone(common.commits), id), tree: merged.Tree}
+		common = virtual{commits: append(slices.Clone(common.commits), id), tree: tree}
 	}
 	var trees [3]object.ID
 	for side, v := range [3]virtual{common, ours, theirs} {
@@ -92,29 +60,48 @@ func (r *recursion) merge(ctx context.Context, ours, theirs virtual, bases []obj
 	if depth > 0 {
 		o.Ours, o.Theirs = temporaryOurs, temporaryTheirs
 	}
-	return mergeTrees(ctx, r.objects, trees, o, depth)
+	return mergeTrees(ctx, r.merger.objects, trees, o, depth)
+}
+
+// mergeBases returns the tree of the virtual merge base that one more commit makes of common.
+func (r *recursion) mergeBases(ctx context.Context, common virtual, id object.ID, depth int) (object.ID, error) {
+	key := []byte{byte(depth)} // on which conflict markers depend
+	for i := range common.commits {
+		key = append(key, common.commits[i][:]...)
+	}
+	key = append(key, id[:]...)
+	if tree, ok := r.merger.bases[string(key)]; ok {
+		return tree, nil
+	}
+	bases, err := r.basesOf(ctx, common.commits, id)
+	if err != nil {
+		return object.ZeroID, err
+	}
+	merged, err := r.merge(ctx, common, commitOf(id), bases, depth)
+	if err != nil {
+		return object.ZeroID, err
+	}
+	r.merger.bases[string(key)] = merged.Tree
+	return merged.Tree, nil
 }
 
 func (r *recursion) treeOf(ctx context.Context, v virtual) (object.ID, error) {
 	if !v.tree.IsZero() {
 		return v.tree, nil
 	}
-	row, err := r.objects.view.Graph(ctx, v.commits[0])
-	if err != nil {
-		return object.ZeroID, fmt.Errorf("read commit %s: %w", v.commits[0], err)
-	}
-	return row.Tree, nil
+	c, err := r.merger.relations.Commit(ctx, v.commits[0])
+	return c.Tree, err
 }
 
 // basesOf returns the merge bases, newest first, of what several commits reach and another commit:
 // of the merge bases that each of them has with it, those that no other one reaches.
 func (r *recursion) basesOf(ctx context.Context, commits []object.ID, other object.ID) ([]object.ID, error) {
 	if len(commits) == 1 {
-		return revwalk.MergeBases(ctx, r.objects.view, commits[0], other)
+		return r.merger.relations.MergeBases(ctx, commits[0], other)
 	}
 	var all []object.ID
 	for _, id := range commits {
-		bases, err := revwalk.MergeBases(ctx, r.objects.view, id, other)
+		bases, err := r.merger.relations.MergeBases(ctx, id, other)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +122,7 @@ func (r *recursion) basesOf(ctx context.Context, commits []object.ID, other obje
 			if id == descendant {
 				continue
 			}
-			is, err := revwalk.IsAncestor(ctx, r.objects.view, id, descendant)
+			is, err := r.merger.relations.IsAncestor(ctx, id, descendant)
 			if err != nil {
 				return nil, err
 			}
@@ -144,11 +131,11 @@ func (r *recursion) basesOf(ctx context.Context, commits []object.ID, other obje
 		if reached {
 			continue
 		}
-		row, err := r.objects.view.Graph(ctx, id)
+		c, err := r.merger.relations.Commit(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		best = append(best, dated{id, row.Seconds})
+		best = append(best, dated{id, c.Seconds})
 	}
 	slices.SortStableFunc(best, func(a, b dated) int { return int(b.time - a.time) })
 	ids := make([]object.ID, len(best))

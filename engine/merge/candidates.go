@@ -66,7 +66,7 @@ func (p *pair) removed() bool { return p.new.Mode == 0 }
 
 // noteCandidates records the names that may be part of renames, and returns which side's absence
 // holds below it.
-func (m *merger) noteCandidates(n *node, dir string, t *triple, gone vanished) vanished {
+func (m *threeWay) noteCandidates(n *node, dir string, t *triple, gone vanished) vanished {
 	half := n.folders == baseBit|oursBit || n.folders == baseBit|theirsBit
 	if half && gone != allBits {
 		gone = n.folders &^ baseBit
@@ -102,7 +102,7 @@ func (m *merger) noteCandidates(n *node, dir string, t *triple, gone vanished) v
 	return gone
 }
 
-func (m *merger) noteRemoval(side int, n *node, t *triple, gone vanished) {
+func (m *threeWay) noteRemoval(side int, n *node, t *triple, gone vanished) {
 	r := &m.renames[side]
 	switch {
 	case n.match&n.files == 0:

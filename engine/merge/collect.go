@@ -10,7 +10,7 @@ import (
 
 // collect opens every folder that the sides changed and makes a node of each path that is not the
 // same in all three trees.
-func (m *merger) collect(ctx context.Context, trees [3]object.ID) error {
+func (m *threeWay) collect(ctx context.Context, trees [3]object.ID) error {
 	if err := m.open(ctx, "", trees, 0); err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (m *merger) collect(ctx context.Context, trees [3]object.ID) error {
 type vanished = uint8
 
 // open walks a folder that is not the same in all three trees.
-func (m *merger) open(ctx context.Context, dir string, trees [3]object.ID, gone vanished) error {
+func (m *threeWay) open(ctx context.Context, dir string, trees [3]object.ID, gone vanished) error {
 	if err := fair.Pause(ctx); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (m *merger) open(ctx context.Context, dir string, trees [3]object.ID, gone 
 }
 
 // keepPath reserves memory for a node. The request's memory is reserved a MiB at a time.
-func (m *merger) keepPath(ctx context.Context, path string) error {
+func (m *threeWay) keepPath(ctx context.Context, path string) error {
 	before := m.pathBytes
 	m.pathBytes += nodeBytes + int64(len(path))
 	switch {
@@ -75,7 +75,7 @@ const pathsFrom = 8 << 20
 const nodeBytes = int64(unsafe.Sizeof(node{})) + 128
 
 // meet makes a node of a name, and walks it if it is a folder that must be opened.
-func (m *merger) meet(ctx context.Context, dir string, t *triple, gone vanished) error {
+func (m *threeWay) meet(ctx context.Context, dir string, t *triple, gone vanished) error {
 	n := &node{path: join(dir, t.name)}
 	if err := m.keepPath(ctx, n.path); err != nil {
 		return err
@@ -151,7 +151,7 @@ type putOff struct {
 
 // openPutOff opens the folders that were put off if files may have been renamed into them, and
 // otherwise takes them as they are.
-func (m *merger) openPutOff(ctx context.Context) error {
+func (m *threeWay) openPutOff(ctx context.Context) error {
 	for side := ours; side <= theirs; side++ {
 		r := &m.renames[side]
 		r.mustOpen = len(r.relevant) > 0

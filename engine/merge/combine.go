@@ -4,7 +4,7 @@ import "context"
 
 // combine brings together, for each rename, the versions of both sides: at the new path, or marked
 // as a conflict at both.
-func (m *merger) combine(ctx context.Context, renames []*pair) error {
+func (m *threeWay) combine(ctx context.Context, renames []*pair) error {
 	for i := 0; i < len(renames); i++ {
 		p := renames[i]
 		source := m.nodes[p.old.path]
@@ -42,7 +42,7 @@ func entangle(nodes ...*node) {
 }
 
 // combineTwice is for a file that both sides renamed: to the same path, or to two.
-func (m *merger) combineTwice(ctx context.Context, source *node, p, q *pair) error {
+func (m *threeWay) combineTwice(ctx context.Context, source *node, p, q *pair) error {
 	one, two := m.nodes[p.new.path], m.nodes[q.new.path]
 	if one == nil || two == nil || one.settled || two.settled {
 		entangle(source, one, two)
@@ -75,7 +75,7 @@ func (m *merger) combineTwice(ctx context.Context, source *node, p, q *pair) err
 }
 
 // combineOnce is for a file that only one side renamed.
-func (m *merger) combineOnce(ctx context.Context, source, target *node, side int) error {
+func (m *threeWay) combineOnce(ctx context.Context, source, target *node, side int) error {
 	other := ours + theirs - side
 	deleted := source.files == baseBit
 	collides := target.files&(1<<other) != 0

@@ -36,11 +36,12 @@ func Content(
 		ContentOptions: o,
 		base:           lines.Split(base), ours: lines.Split(ours), theirs: lines.Split(theirs),
 	}
-	ourChanges, err := lines.Diff(ctx, m.base, m.ours, contentDiff)
+	from := lines.NewBase(m.base)
+	ourChanges, err := from.Diff(ctx, m.ours, contentDiff)
 	if err != nil {
 		return nil, 0, err
 	}
-	theirChanges, err := lines.Diff(ctx, m.base, m.theirs, contentDiff)
+	theirChanges, err := from.Diff(ctx, m.theirs, contentDiff)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -20,7 +20,7 @@ const (
 // mergeFiles merges three versions of a file, a symbolic link or a submodule, of which the base may
 // be absent. names is where each lies. It returns the merged version, and if the sides do not
 // agree, why.
-func (m *merger) mergeFiles(
+func (m *threeWay) mergeFiles(
 	ctx context.Context, stages [3]Version, names [3]string, extraMarkers int,
 ) (v Version, clean bool, kind Kind, err error) {
 	o, a, b := stages[base], stages[ours], stages[theirs]
@@ -68,11 +68,35 @@ func (m *merger) mergeFiles(
 	return v, clean, kind, err
 }
 
-// mergeContents merges by lines and returns the merged blob, with markers where the sides conflict.
-// A binary file is not merged: the result is ours, or in a virtual base that of the base.
-func (m *merger) mergeContents(
+// contentKey is what the merge of three blobs depends on. One without conflicts does not depend on
+// the markers, which are zero then.
+type contentKey struct {
+	ids     [3]object.ID
+	markers ContentOptions
+}
+
+// mergedContent is the outcome of a merge of three blobs.
+type mergedContent struct {
+	id       object.ID
+	conflict Kind // 0 for none
+}
+
+// mergeContents merges by lines, or finds what an earlier merge of the same contents came to, and
+// returns the merged blob, with markers where the sides conflict. A binary file is not merged: the
+// result is ours, or in a virtual base that of the base.
+func (m *threeWay) mergeContents(
 	ctx context.Context, ids [3]object.ID, names [3]string, extraMarkers int,
 ) (object.ID, Kind, error) {
+	markers := ContentOptions{Ours: m.Ours, Theirs: m.Theirs, MarkerSize: MarkerSizeDefault + extraMarkers}
+	if names[base] != names[ours] || names[ours] != names[theirs] {
+		markers.Ours += ":" + names[ours]
+		markers.Theirs += ":" + names[theirs]
+	}
+	for _, key := range [...]contentKey{{ids: ids}, {ids, markers}} {
+		if known, ok := m.objects.contents[key]; ok {
+			return known.id, known.conflict, nil
+		}
+	}
 	var contents [3][]byte
 	for side, id := range ids {
 		content, binary, err := m.lines(ctx, id)
@@ -84,32 +108,27 @@ func (m *merger) mergeContents(
 		}
 		contents[side] = content
 	}
-	oursLabel, theirsLabel := m.Ours, m.Theirs
-	if names[base] != names[ours] || names[ours] != names[theirs] {
-		oursLabel += ":" + names[ours]
-		theirsLabel += ":" + names[theirs]
-	}
-	merged, conflicts, err := Content(ctx, contents[base], contents[ours], contents[theirs], ContentOptions{
-		Ours: oursLabel, Theirs: theirsLabel, MarkerSize: MarkerSizeDefault + extraMarkers,
-	})
+	merged, conflicts, err := Content(ctx, contents[base], contents[ours], contents[theirs], markers)
 	if err != nil {
 		return object.ZeroID, 0, err
 	}
 	id, err := m.objects.add(object.TypeBlob, merged, ids[ours])
-	switch {
-	case err != nil:
+	if err != nil {
 		return object.ZeroID, 0, err
-	case conflicts == 0:
-		return id, 0, nil
-	case ids[base].IsZero():
-		return id, AddAdd, nil
-	default:
-		return id, BothChanged, nil
 	}
+	key, outcome := contentKey{ids: ids}, mergedContent{id: id}
+	if conflicts > 0 {
+		key.markers, outcome.conflict = markers, BothChanged
+		if ids[base].IsZero() {
+			outcome.conflict = AddAdd
+		}
+	}
+	m.objects.contents[key] = outcome
+	return id, outcome.conflict, nil
 }
 
 // keepBinary settles three files of which one is binary.
-func (m *merger) keepBinary(ids [3]object.ID) (object.ID, Kind, error) {
+func (m *threeWay) keepBinary(ids [3]object.ID) (object.ID, Kind, error) {
 	if m.depth == 0 {
 		return ids[ours], Binary, nil
 	}
@@ -127,7 +146,7 @@ func IsBinary(data []byte) bool {
 }
 
 // lines returns a blob's content, and whether it is to be taken for binary.
-func (m *merger) lines(ctx context.Context, id object.ID) (content []byte, binary bool, err error) {
+func (m *threeWay) lines(ctx context.Context, id object.ID) (content []byte, binary bool, err error) {
 	if id.IsZero() {
 		return nil, false, nil
 	}

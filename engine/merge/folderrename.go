@@ -158,7 +158,7 @@ func (s *search) finishCounts() {
 
 // settleFolders decides which folders were renamed as a whole. One whose files went to several,
 // none of which got the most, is a conflict; one that both sides renamed was renamed by neither.
-func (m *merger) settleFolders() {
+func (m *threeWay) settleFolders() {
 	for side := ours; side <= theirs; side++ {
 		r := &m.renames[side]
 		for dir, t := range r.destinations {

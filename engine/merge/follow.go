@@ -8,7 +8,7 @@ import (
 
 // followRenames finds the renames of each side, moves files into folders that the other side
 // renamed, and brings the versions of a renamed file together.
-func (m *merger) followRenames(ctx context.Context) error {
+func (m *threeWay) followRenames(ctx context.Context) error {
 	searched := false
 	compare := newComparer(m.objects)
 	for side := ours; side <= theirs; side++ {
@@ -38,7 +38,7 @@ type collision struct {
 
 // landings returns where each path that a side added or renamed would go by the folders that the
 // other side renamed.
-func (m *merger) landings(side int) map[string]*collision {
+func (m *threeWay) landings(side int) map[string]*collision {
 	folders := m.renames[ours+theirs-side].folders
 	if len(folders) == 0 {
 		return nil
@@ -79,7 +79,7 @@ func moved(path, from, to string) string {
 
 // collectRenames returns the renames of both sides, and the files that follow a renamed folder, in
 // the order of their old paths.
-func (m *merger) collectRenames() []*pair {
+func (m *threeWay) collectRenames() []*pair {
 	var landings [3]map[string]*collision
 	for side := ours; side <= theirs; side++ {
 		landings[side] = m.landings(side)
@@ -107,7 +107,7 @@ func (m *merger) collectRenames() []*pair {
 
 // landing returns where a path of side has to go as the other side renamed a folder above it, "" if
 // it stays.
-func (m *merger) landing(path string, side int, landings *[3]map[string]*collision) string {
+func (m *threeWay) landing(path string, side int, landings *[3]map[string]*collision) string {
 	other := ours + theirs - side
 	folders := m.renames[other].folders
 	if len(folders) == 0 || landings[other][path] != nil {
@@ -138,7 +138,7 @@ func (m *merger) landing(path string, side int, landings *[3]map[string]*collisi
 }
 
 // inWay reports whether a side has something at path.
-func (m *merger) inWay(path string, side int) bool {
+func (m *threeWay) inWay(path string, side int) bool {
 	n := m.nodes[path]
 	if n == nil {
 		_, ok := m.unchanged(path)
@@ -149,7 +149,7 @@ func (m *merger) inWay(path string, side int) bool {
 
 // moveAfterFolder moves the added file of a pair to path. The move is only an assumption, so the
 // path conflicts.
-func (m *merger) moveAfterFolder(p *pair, path string) {
+func (m *threeWay) moveAfterFolder(p *pair, path string) {
 	n := m.nodes[p.new.path]
 	m.makeFolders(path, n.files)
 	if n.folders == 0 {
@@ -182,7 +182,7 @@ func (m *merger) moveAfterFolder(p *pair, path string) {
 }
 
 // makeFolders makes nodes of the folders above a path that have none yet.
-func (m *merger) makeFolders(path string, mask uint8) {
+func (m *threeWay) makeFolders(path string, mask uint8) {
 	for dir := above(path); dir != "" && m.node(dir) == nil; dir = above(dir) {
 		m.nodes[dir] = &node{path: dir, folders: mask}
 	}

@@ -1,16 +1,16 @@
 // Package merge merges commits as git's default strategy does, without a work tree.
 //
-// The rules are those of merge-ort in git 2.39, and [Commits], where to start, produces the same
-// tree, verdict and conflicts as git merge-tree --write-tree in a bare repository. It finds the
-// merge bases; the merge of three trees has three phases: collect.go walks the three trees and
-// records the differences, rename.go and its neighbours find the renames and move the versions of a
-// file to one path, and resolve.go resolves each path and writes the folders. A subtree that only
-// one side changed is taken whole without being opened, unless a file may have been renamed into
-// it.
+// The rules are those of merge-ort in git 2.39, and [Merger.Commits], where to start, produces the
+// same tree, verdict and conflicts as git merge-tree --write-tree in a bare repository. bases.go
+// merges merge bases with each other; the merge of three trees has three phases: collect.go walks
+// the three trees and records the differences, rename.go and its neighbours find the renames and
+// move the versions of a file to one path, and resolve.go resolves each path and writes the
+// folders. A subtree that only one side changed is taken whole without being opened, unless a file
+// may have been renamed into it.
 //
 // New objects are kept in memory, within a limit, until [Result.Write] stores the ones that the
-// result needs: neither a conflict nor a virtual merge base leaves anything behind. A merge belongs
-// to one goroutine.
+// result needs: neither a conflict nor a virtual merge base leaves anything behind. A [Merger]
+// belongs to one goroutine, with the results of its merges.
 //
 // Settings of a work tree or a configuration have no effect: attributes (a bare repository has
 // none), merge drivers, renormalization. The commits of submodules are not stored here, so two
@@ -54,7 +54,7 @@ type Options struct {
 	// RenameMax is the number of sources and of destinations up to which they are all compared with
 	// each other; 0 means 7000, as in git.
 	RenameMax int
-	// Unrelated lets [Commits] merge histories without a common ancestor.
+	// Unrelated lets [Merger.Commits] merge histories without a common ancestor.
 	Unrelated bool
 }
 
@@ -85,14 +85,16 @@ type Result struct {
 // Clean reports whether the sides could be merged.
 func (r *Result) Clean() bool { return len(r.Conflicts) == 0 }
 
-// Write stores the new objects that the merged tree names, itself included. Errors: those of
+// Write stores the new objects that the merged tree names, itself included, except those that an
+// earlier result of the [Merger] has stored: all are written into one quarantine. Errors: those of
 // [odb.Quarantine.Write].
 func (r *Result) Write(ctx context.Context, q *odb.Quarantine) error {
 	return r.objects.store(ctx, q, r.Tree)
 }
 
-// Size is the size in bytes of the new objects that the merge made.
-func (r *Result) Size() int64 { return r.objects.size }
+// Size is the size in bytes of the new objects that the merge made. It is asked for before the
+// [Merger] begins another merge.
+func (r *Result) Size() int64 { return r.objects.size - r.objects.before }
 
 // Open returns the content of an object of the merge, new or stored, of which no more than sizeMax
 // bytes are returned, and its size.
@@ -108,7 +110,7 @@ func (r *Result) Find(ctx context.Context, path string) (Version, error) {
 // mergeTrees merges the third tree into the second, both of which come from the first; any of them
 // may be the empty tree. depth is the nesting of virtual merge bases: 0 for the requested merge.
 func mergeTrees(ctx context.Context, objects *objects, trees [3]object.ID, o Options, depth int) (*Result, error) {
-	m := newMerger(objects, o, depth)
+	m := newThreeWay(objects, o, depth)
 	if err := m.collect(ctx, trees); err != nil {
 		return nil, err
 	}
@@ -122,8 +124,8 @@ func mergeTrees(ctx context.Context, objects *objects, trees [3]object.ID, o Opt
 	return &Result{Tree: tree, Conflicts: m.conflicts(), objects: objects}, nil
 }
 
-// merger is one merge of three trees.
-type merger struct {
+// threeWay is one merge of three trees.
+type threeWay struct {
 	Options
 	objects *objects
 	depth   int
@@ -136,8 +138,8 @@ type merger struct {
 	unplaced   []Conflict // without an entry
 }
 
-func newMerger(objects *objects, o Options, depth int) *merger {
-	m := &merger{
+func newThreeWay(objects *objects, o Options, depth int) *threeWay {
+	m := &threeWay{
 		Options: o, objects: objects, depth: depth,
 		nodes: make(map[string]*node), folders: make(map[string]*folder), conflicted: make(map[string]*node),
 	}
@@ -148,7 +150,7 @@ func newMerger(objects *objects, o Options, depth int) *merger {
 }
 
 // conflicts returns the paths that could not be merged.
-func (m *merger) conflicts() []Conflict {
+func (m *threeWay) conflicts() []Conflict {
 	found := slices.Clone(m.unplaced)
 	for _, path := range slices.Sorted(maps.Keys(m.conflicted)) {
 		n := m.conflicted[path]
@@ -177,7 +179,7 @@ const (
 )
 
 // label is the name of a side.
-func (m *merger) label(side int) string {
+func (m *threeWay) label(side int) string {
 	if side == ours {
 		return m.Ours
 	}

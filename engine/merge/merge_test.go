@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,8 +100,48 @@ func isBroken(tb testing.TB, dir, objects, tree string) bool {
 	return strings.Contains(string(out), "160000 commit "+object.ZeroID.String())
 }
 
-// ourMerge merges two commits with package merge.
-func ourMerge(tb testing.TB, view *odb.View, p pair) verdict {
+// mergers merges commits with package merge.
+type mergers struct {
+	view      *odb.View
+	relations *revwalk.Relations
+	// kept makes all merges, and written has what it wrote.
+	kept    *merge.Merger
+	written *odb.Quarantine
+}
+
+func newMergers(tb testing.TB, view *odb.View) *mergers {
+	tb.Helper()
+	m := &mergers{view: view, relations: revwalk.NewRelations(view), written: view.NewQuarantine(tb.Context())}
+	tb.Cleanup(func() {
+		if err := m.written.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	m.kept = merge.NewMerger(view, m.relations)
+	return m
+}
+
+// merge merges two commits twice: with a merger that has made no merge yet, and with the one that has
+// made those before.
+func (m *mergers) merge(tb testing.TB, p pair) verdict {
+	tb.Helper()
+	v, result := ourMerge(tb, merge.NewMerger(m.view, m.relations), m.relations, p)
+	again, late := ourMerge(tb, m.kept, m.relations, p)
+	if !reflect.DeepEqual(v, again) {
+		tb.Errorf("merge %s and %s: %v, and after other merges %v", p.ours, p.theirs, v, again)
+	}
+	if v.clean {
+		checkStored(tb, m.view, result)
+		if err := late.Write(tb.Context(), m.written); err != nil {
+			tb.Errorf("store tree %s: %v", late.Tree, err)
+		}
+		countFresh(tb, m.view, m.written, late.Tree)
+	}
+	return v
+}
+
+// ourMerge merges two commits.
+func ourMerge(tb testing.TB, merger *merge.Merger, relations *revwalk.Relations, p pair) (verdict, *merge.Result) {
 	tb.Helper()
 	ours, err := object.ParseID(p.ours)
 	if err != nil {
@@ -110,21 +151,18 @@ func ourMerge(tb testing.TB, view *odb.View, p pair) verdict {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	bases, err := revwalk.MergeBases(tb.Context(), view, ours, theirs)
+	bases, err := relations.MergeBases(tb.Context(), ours, theirs)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	result, err := merge.Commits(tb.Context(), view, ours, theirs, bases, merge.Options{
+	result, err := merger.Commits(tb.Context(), ours, theirs, bases, merge.Options{
 		Ours: p.ours, Theirs: p.theirs, Unrelated: true,
 	})
 	if err != nil {
 		tb.Errorf("merge %s and %s: %v", p.ours, p.theirs, err)
-		return verdict{}
+		return verdict{}, nil
 	}
 	v := verdict{clean: result.Clean(), tree: result.Tree.String()}
-	if v.clean {
-		checkStored(tb, view, result)
-	}
 	for i := range result.Conflicts {
 		c := &result.Conflicts[i]
 		v.kinds = append(v.kinds, c.Kind)
@@ -132,7 +170,7 @@ func ourMerge(tb testing.TB, view *odb.View, p pair) verdict {
 			v.conflicts = append(v.conflicts, c.Path)
 		}
 	}
-	return v
+	return v, result
 }
 
 // checkStored stores the objects of a clean merge, and checks that all of its tree is stored and no
@@ -146,6 +184,17 @@ func checkStored(tb testing.TB, view *odb.View, result *merge.Result) {
 		tb.Errorf("store tree %s: %v", result.Tree, err)
 		return
 	}
+	fresh := countFresh(tb, view, q, result.Tree)
+	if extra := q.Count() - fresh; extra > 1 || extra == 1 && result.Tree != object.EmptyTreeID {
+		tb.Errorf("tree %s needs %d new objects, and %d were stored", result.Tree, fresh, q.Count())
+	}
+}
+
+// countFresh returns how many objects of a tree are in q and not in view, and checks that none is
+// missing.
+func countFresh(tb testing.TB, view *odb.View, q *odb.Quarantine, tree object.ID) int {
+	tb.Helper()
+	ctx := tb.Context()
 	fresh := make(map[object.ID]bool)
 	var walk func(id object.ID, mode object.Mode)
 	walk = func(id object.ID, mode object.Mode) {
@@ -166,10 +215,8 @@ func checkStored(tb testing.TB, view *odb.View, result *merge.Result) {
 			}
 		}
 	}
-	walk(result.Tree, object.ModeTree)
-	if extra := q.Count() - len(fresh); extra > 1 || extra == 1 && result.Tree != object.EmptyTreeID {
-		tb.Errorf("tree %s needs %d new objects, and %d were stored", result.Tree, len(fresh), q.Count())
-	}
+	walk(tree, object.ModeTree)
+	return len(fresh)
 }
 
 // compareMerges merges pairs both ways and returns how many came to another verdict or tree, and
@@ -183,9 +230,9 @@ func compareMerges(
 ) (trees, paths int, kinds map[merge.Kind]int) {
 	t.Helper()
 	kinds = make(map[merge.Kind]int)
-	view, objects := odbtest.Clone(t, git), t.TempDir()
+	ourMergers, objects := newMergers(t, odbtest.Clone(t, git)), t.TempDir()
 	for i, theirs := range theirMerges(t, git.Dir, objects, pairs) {
-		ours := ourMerge(t, view, pairs[i])
+		ours := ourMergers.merge(t, pairs[i])
 		if theirs.tree == "" {
 			continue
 		}

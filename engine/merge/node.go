@@ -65,7 +65,7 @@ func (f *folder) has(name string) (Version, bool) {
 }
 
 // known reports whether the merge has met a path.
-func (m *merger) known(path string) bool {
+func (m *threeWay) known(path string) bool {
 	if m.nodes[path] != nil {
 		return true
 	}
@@ -74,7 +74,7 @@ func (m *merger) known(path string) bool {
 }
 
 // unchanged returns the entry of an opened folder at path if it is the same in all three trees.
-func (m *merger) unchanged(path string) (Version, bool) {
+func (m *threeWay) unchanged(path string) (Version, bool) {
 	above, name := split(path)
 	if f := m.folders[above]; f != nil {
 		return f.has(name)
@@ -84,7 +84,7 @@ func (m *merger) unchanged(path string) (Version, bool) {
 
 // node returns the node of a path, made of the unchanged entry if need be, nil when the path is not
 // known.
-func (m *merger) node(path string) *node {
+func (m *threeWay) node(path string) *node {
 	if n := m.nodes[path]; n != nil {
 		return n
 	}
@@ -113,7 +113,7 @@ func above(path string) string {
 }
 
 // freePath returns an unused path, for a file of the side called label that cannot stay at path.
-func (m *merger) freePath(path, label string) string {
+func (m *threeWay) freePath(path, label string) string {
 	free := path + "~" + strings.ReplaceAll(label, "/", "_")
 	for i, stem := 0, free; m.known(free); i++ {
 		free = stem + "_" + itoa(i)

@@ -14,24 +14,33 @@ import (
 	"packhorse/pack/object"
 )
 
-// objects are those of a pool, and new ones that only the merge knows.
+// objects are those of a pool, and new ones that only the merges of a [Merger] know.
 type objects struct {
-	view    *odb.View
-	fresh   map[object.ID]freshObject
-	size    int64 // of all fresh ones
-	sizeMax int64
+	view  *odb.View
+	fresh map[object.ID]*freshObject
+	// contents are the outcomes of merges of blobs, which are fresh.
+	contents map[contentKey]mergedContent
+	size     int64 // of all fresh ones
+	before   int64 // size when the merge began
+	sizeMax  int64 // of those that the merge makes
 }
 
-// freshObject is one that the merge made.
+// freshObject is one that a merge made.
 type freshObject struct {
 	kind        object.Type
 	data        []byte
 	predecessor object.ID // of the same path on our side, zero if there is none
+	written     bool
 }
 
-func newObjects(view *odb.View, sizeMax int64) *objects {
-	return &objects{view: view, fresh: make(map[object.ID]freshObject), sizeMax: sizeMax}
+func newObjects(view *odb.View) *objects {
+	return &objects{
+		view: view, fresh: make(map[object.ID]*freshObject), contents: make(map[contentKey]mergedContent),
+	}
 }
+
+// beginMerge begins a merge, which may make new objects of sizeMax bytes.
+func (o *objects) beginMerge(sizeMax int64) { o.before, o.sizeMax = o.size, sizeMax }
 
 // blob returns the bytes of a blob, which are not to be changed.
 func (o *objects) blob(ctx context.Context, id object.ID) ([]byte, error) {
@@ -113,10 +122,11 @@ func (o *objects) add(t object.Type, data []byte, predecessor object.ID) (object
 	if _, ok := o.fresh[id]; ok {
 		return id, nil
 	}
-	if o.size += int64(len(data)); o.size > o.sizeMax {
+	if o.size+int64(len(data))-o.before > o.sizeMax {
 		return object.ZeroID, ErrTooLarge
 	}
-	o.fresh[id] = freshObject{kind: t, data: data, predecessor: predecessor}
+	o.size += int64(len(data))
+	o.fresh[id] = &freshObject{kind: t, data: data, predecessor: predecessor}
 	return id, nil
 }
 
@@ -124,7 +134,7 @@ func (o *objects) add(t object.Type, data []byte, predecessor object.ID) (object
 // it.
 func (o *objects) store(ctx context.Context, q *odb.Quarantine, id object.ID) error {
 	f, ok := o.fresh[id]
-	if !ok {
+	if !ok || f.written {
 		return nil
 	}
 	if f.kind == object.TypeTree {
@@ -141,7 +151,13 @@ func (o *objects) store(ctx context.Context, q *odb.Quarantine, id object.ID) er
 			return fmt.Errorf("read merged tree %s: %w", id, err)
 		}
 	}
-	return q.WriteHashed(ctx, id, f.kind, f.data, f.predecessor)
+	predecessor := f.predecessor
+	if p, ok := o.fresh[predecessor]; ok && !p.written {
+		predecessor = object.ZeroID // an object of a virtual merge base, or of a conflict
+	}
+	err := q.WriteHashed(ctx, id, f.kind, f.data, predecessor)
+	f.written = err == nil
+	return err
 }
 
 // find returns the entry at a path below a tree.

@@ -165,7 +165,7 @@ func ourPick(t *testing.T, view *odb.View, p threeTrees, labels pair) verdict {
 			t.Fatal(err)
 		}
 	}
-	result, err := merge.Trees(t.Context(), view, ids[0], ids[1], ids[2],
+	result, err := merge.NewMerger(view, nil).Trees(t.Context(), ids[0], ids[1], ids[2],
 		merge.Options{Ours: labels.ours, Theirs: labels.theirs})
 	if err != nil {
 		t.Errorf("merge %s and %s over %s: %v", p.ours, p.theirs, p.base, err)

@@ -116,11 +116,12 @@ func oursOf(t *testing.T, view *odb.View, p pair) *merge.Result {
 			t.Fatal(err)
 		}
 	}
-	bases, err := revwalk.MergeBases(t.Context(), view, ids[0], ids[1])
+	relations := revwalk.NewRelations(view)
+	bases, err := relations.MergeBases(t.Context(), ids[0], ids[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := merge.Commits(t.Context(), view, ids[0], ids[1], bases,
+	result, err := merge.NewMerger(view, relations).Commits(t.Context(), ids[0], ids[1], bases,
 		merge.Options{Ours: "HEAD", Theirs: p.theirs, Unrelated: true})
 	if err != nil {
 		t.Fatal(err)

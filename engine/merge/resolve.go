@@ -12,7 +12,7 @@ import (
 
 // resolve resolves each path and writes each opened folder, the deepest first, and returns the
 // root.
-func (m *merger) resolve(ctx context.Context) (object.ID, error) {
+func (m *threeWay) resolve(ctx context.Context) (object.ID, error) {
 	nodes := slices.SortedFunc(maps.Values(m.nodes), func(a, b *node) int { return compareDeep(b.path, a.path) })
 	for _, n := range nodes {
 		if err := fair.Pause(ctx); err != nil {
@@ -55,7 +55,7 @@ func compareDeep(a, b string) int {
 }
 
 // settle decides on a path that is not the same in all three trees.
-func (m *merger) settle(ctx context.Context, n *node) error {
+func (m *threeWay) settle(ctx context.Context, n *node) error {
 	aside := 0 // the side whose file had to make room for a folder
 	if n.folders != 0 {
 		m.record(n.path, n.result, n.absent)
@@ -113,7 +113,7 @@ func (n *node) keepFiles() {
 
 // makeRoom moves the file of a node to another name, because a folder has its path now, and returns
 // it and its side.
-func (m *merger) makeRoom(n *node) (*node, int) {
+func (m *threeWay) makeRoom(n *node) (*node, int) {
 	side := ours
 	if n.folders&oursBit != 0 {
 		side = theirs
@@ -129,7 +129,7 @@ func (m *merger) makeRoom(n *node) (*node, int) {
 }
 
 // settleMatch is for a path that two of the trees agree on.
-func (m *merger) settleMatch(n *node) {
+func (m *threeWay) settleMatch(n *node) {
 	n.settled = !n.both && !n.misplaced
 	if n.match == oursBit|theirsBit {
 		n.result = n.stages[ours]
@@ -147,7 +147,7 @@ func (m *merger) settleMatch(n *node) {
 
 // settleTypes resolves a path with different types on both sides: at least one of them gets another
 // name.
-func (m *merger) settleTypes(n *node) error {
+func (m *threeWay) settleTypes(n *node) error {
 	n.note(DistinctTypes)
 	if m.depth > 0 {
 		n.settled, n.result = false, n.stages[base]
@@ -184,7 +184,7 @@ func (m *merger) settleTypes(n *node) error {
 }
 
 // settleContents is for a file that both sides have.
-func (m *merger) settleContents(ctx context.Context, n *node, aside int) error {
+func (m *threeWay) settleContents(ctx context.Context, n *node, aside int) error {
 	merged, clean, kind, err := m.mergeFiles(ctx, n.stages, n.names, 2*m.depth)
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (m *merger) settleContents(ctx context.Context, n *node, aside int) error {
 }
 
 // settleDeletion is for a file that one side changed or renamed, and that the other removed.
-func (m *merger) settleDeletion(n *node) {
+func (m *threeWay) settleDeletion(n *node) {
 	side := ours
 	if n.files&theirsBit != 0 {
 		side = theirs

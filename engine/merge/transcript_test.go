@@ -193,9 +193,10 @@ func (s *scene) merge(t *testing.T) string {
 	t.Helper()
 	view := s.view(t)
 	ours, theirs := s.commits["ours"], s.commits["theirs"]
-	bases, err := revwalk.MergeBases(t.Context(), view, ours, theirs)
+	relations := revwalk.NewRelations(view)
+	bases, err := relations.MergeBases(t.Context(), ours, theirs)
 	must(t, err)
-	result, err := merge.Commits(t.Context(), view, ours, theirs, bases, merge.Options{Unrelated: true})
+	result, err := merge.NewMerger(view, relations).Commits(t.Context(), ours, theirs, bases, merge.Options{Unrelated: true})
 	must(t, err)
 	if s.git != nil {
 		s.compare(t, result)

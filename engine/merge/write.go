@@ -9,7 +9,7 @@ import (
 )
 
 // record puts an entry into the folder that a path lies in.
-func (m *merger) record(path string, v Version, absent bool) {
+func (m *threeWay) record(path string, v Version, absent bool) {
 	dir, name := split(path)
 	f := m.folders[dir]
 	if f == nil {
@@ -23,7 +23,7 @@ func (m *merger) record(path string, v Version, absent bool) {
 
 // completeFolder makes the folder at its path the result of a node, if the folder was opened;
 // everything in it has been resolved.
-func (m *merger) completeFolder(ctx context.Context, n *node) error {
+func (m *threeWay) completeFolder(ctx context.Context, n *node) error {
 	f := m.folders[n.path]
 	if f == nil {
 		return nil
@@ -43,7 +43,7 @@ func (m *merger) completeFolder(ctx context.Context, n *node) error {
 
 // writeFolder makes the tree of a folder: the resolved entries, and between them the entries that
 // are the same in all three trees.
-func (m *merger) writeFolder(_ context.Context, path string, f *folder) (object.ID, error) {
+func (m *threeWay) writeFolder(_ context.Context, path string, f *folder) (object.ID, error) {
 	object.SortTree(f.entries)
 	replaced := make(map[string]bool, len(f.entries))
 	size := 0

@@ -3,7 +3,6 @@ package revwalk
 import (
 	"context"
 
-	"packhorse/odb"
 	"packhorse/pack/object"
 )
 
@@ -11,20 +10,18 @@ import (
 // it finds the merge bases with other commits, and visits each commit of its own once for all of
 // them. It belongs to one goroutine.
 type Ancestry struct {
-	view  *odb.View
-	graph *Graph
-	tip   object.ID
-	// visited are commits with markOne whose parents do not have it yet, by generation number.
+	relations *Relations
+	graph     *Graph
+	tip       object.ID
+	// visited are commits with markTrunk whose parents do not have it yet, by generation number.
 	visited Queue
-	// other are the commits that the commit in question reaches, and met those whose marks are to be
-	// removed after it.
-	other Queue
-	met   []int32
+	other   Queue // commits that the one in question reaches
 }
 
-// NewAncestry returns the ancestry of tip. Errors: [odb.ErrNotFound], [ErrNotCommit].
-func NewAncestry(ctx context.Context, v *odb.View, tip object.ID) (*Ancestry, error) {
-	a := &Ancestry{view: v, graph: NewGraph(v)}
+// NewAncestry returns the ancestry of tip. Relations have one at most, which may be used between
+// their questions. Errors: [odb.ErrNotFound], [ErrNotCommit].
+func NewAncestry(ctx context.Context, relations *Relations, tip object.ID) (*Ancestry, error) {
+	a := &Ancestry{relations: relations, graph: relations.graph}
 	return a, a.Advance(ctx, tip)
 }
 
@@ -41,13 +38,13 @@ func (a *Ancestry) Advance(ctx context.Context, tip object.ID) error {
 
 // claim marks a commit as one of the ancestry.
 func (a *Ancestry) claim(ctx context.Context, n int32) error {
-	if a.graph.Has(n, markOne) {
+	if a.graph.Has(n, markTrunk) {
 		return nil
 	}
 	if err := a.graph.Rank(ctx, n); err != nil {
 		return err
 	}
-	a.graph.Set(n, markOne)
+	a.graph.Set(n, markTrunk)
 	a.visited.Push(n, int64(a.graph.Generation(n)))
 	return nil
 }
@@ -69,7 +66,7 @@ func (a *Ancestry) visit(ctx context.Context, generation uint32) error {
 	return nil
 }
 
-// MergeBases returns what the function [MergeBases] does for the tip and another commit. Errors:
+// MergeBases returns what [Relations.MergeBases] does for the tip and another commit. Errors:
 // [odb.ErrNotFound], [ErrNotCommit].
 func (a *Ancestry) MergeBases(ctx context.Context, id object.ID) ([]object.ID, error) {
 	n, err := a.graph.Tip(ctx, id)
@@ -77,13 +74,14 @@ func (a *Ancestry) MergeBases(ctx context.Context, id object.ID) ([]object.ID, e
 		return nil, err
 	}
 	found, err := a.common(ctx, n)
-	a.forget()
+	a.relations.forget()
+	a.other = Queue{heap: a.other.heap[:0]}
 	if err != nil {
 		return nil, err
 	}
 	bases, alike := a.graph.newestFirst(found)
 	if alike {
-		return MergeBases(ctx, a.view, a.tip, id) // these come in the order of its walk
+		return a.relations.MergeBases(ctx, a.tip, id) // these come in the order of its walk
 	}
 	return bases, nil
 }
@@ -96,13 +94,11 @@ func (a *Ancestry) common(ctx context.Context, n int32) (found []int32, err erro
 		if err := a.graph.Rank(ctx, n); err != nil {
 			return err
 		}
-		node := &a.graph.nodes[n]
-		before := node.marks
-		node.marks |= m
+		before := a.graph.nodes[n].marks
+		a.relations.set(n, m)
 		switch {
 		case before&markTwo == 0:
-			a.met = append(a.met, n)
-			a.other.Push(n, int64(node.generation))
+			a.other.Push(n, int64(a.graph.Generation(n)))
 			if m&markStale == 0 {
 				fresh++
 			}
@@ -122,7 +118,7 @@ func (a *Ancestry) common(ctx context.Context, n int32) (found []int32, err erro
 		m := a.graph.nodes[n].marks & (markTwo | markStale)
 		if m&markStale == 0 {
 			fresh--
-			if a.graph.Has(n, markOne) {
+			if a.graph.Has(n, markTrunk) {
 				found = append(found, n)
 				m |= markStale
 			}
@@ -134,12 +130,4 @@ func (a *Ancestry) common(ctx context.Context, n int32) (found []int32, err erro
 		}
 	}
 	return found, nil
-}
-
-// forget removes the marks of common.
-func (a *Ancestry) forget() {
-	for _, n := range a.met {
-		a.graph.nodes[n].marks &^= markTwo | markStale
-	}
-	a.met, a.other = a.met[:0], Queue{heap: a.other.heap[:0]}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // TestAncestry has a branch grow along its first parents, and compares its merge bases with all
-// commits with those that a walk of its own finds.
+// commits with those that a walk of its own finds, and that the same relations find in between.
 func TestAncestry(t *testing.T) {
 	t.Parallel()
 	for _, options := range []odbtest.HistoryOptions{
@@ -23,7 +23,8 @@ func TestAncestry(t *testing.T) {
 		tips := g.IDs("", "rev-list", "--first-parent", "refs/heads/main")
 		slices.Reverse(tips)
 		r := rand.New(rand.NewPCG(options.Seed, 5))
-		a, err := revwalk.NewAncestry(t.Context(), v, tips[0])
+		relations := revwalk.NewRelations(v)
+		a, err := revwalk.NewAncestry(t.Context(), relations, tips[0])
 		odbtest.Must(t, err)
 		counts := make(map[int]int)
 		for _, tip := range tips {
@@ -33,8 +34,11 @@ func TestAncestry(t *testing.T) {
 				odbtest.Must(t, err)
 				want, err := revwalk.MergeBases(t.Context(), v, tip, other)
 				odbtest.Must(t, err)
-				if !slices.Equal(got, want) {
-					t.Fatalf("seed %d: merge bases of %s and %s: %s, want %s", options.Seed, tip, other, got, want)
+				between, err := relations.MergeBases(t.Context(), tip, other)
+				odbtest.Must(t, err)
+				if !slices.Equal(got, want) || !slices.Equal(between, want) {
+					t.Fatalf("seed %d: merge bases of %s and %s: %s and %s, want %s", options.Seed, tip, other, got, between,
+						want)
 				}
 				counts[min(len(got), 2)]++
 			}

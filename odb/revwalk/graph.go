@@ -5,7 +5,9 @@
 //
 //	graph, queue           commits by number, read once; the queue by date
 //	walk                   git rev-list
-//	mergebase, ancestry    merge bases, of two commits and of one that grows
+//	relations, painting,   merge bases, ancestors and commits ahead; of one tip that grows
+//	ancestry
+//	allreach               whether a client has what it needs
 //	deepen                 shallow boundaries
 //	listing                walks that rest between two pages
 //	pathwalk, pathreader,  walks limited to a path, with changed-path filters; trees side by side
@@ -93,6 +95,7 @@ const (
 	MarkEdge                     // a hidden parent of a commit that is sent
 	MarkAsked                    // asked for by its ID, or by a tag that leads to it
 	markSame                     // equal to a parent at the path of the walk; git's TREESAME
+	markTrunk                    // reachable from the tip of an [Ancestry]
 )
 
 // commitNode is one commit of a [Graph]. Its number is its index; the table holds its ID.

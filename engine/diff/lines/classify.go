@@ -25,9 +25,25 @@ type class struct {
 }
 
 func newClasses(a, b *side) *classes {
-	n := a.end - a.start + b.end - b.start
-	size := bits.Len(uint(n)) + 1 // at most half full
-	return &classes{a: a, b: b, slots: make([]int32, 1<<size), shift: 32 - size}
+	c := &classes{a: a, b: b}
+	c.reserve(a.end - a.start + b.end - b.start)
+	return c
+}
+
+// reserve makes room for n more classes.
+func (c *classes) reserve(n int) {
+	size := bits.Len(uint(len(c.all)+n)) + 1 // at most half full
+	if 1<<size <= len(c.slots) {
+		return
+	}
+	c.slots, c.shift = make([]int32, 1<<size), 32-size
+	for number := range c.all {
+		slot := int(c.all[number].hash >> c.shift)
+		for c.slots[slot] != 0 {
+			slot = (slot + 1) & (len(c.slots) - 1)
+		}
+		c.slots[slot] = int32(number + 1)
+	}
 }
 
 // find returns the number of the class of a line of s, or -1, and the slot where it would go.
@@ -61,28 +77,48 @@ func (c *classes) number(s *side, index, at int) int {
 	return number
 }
 
+// numberLines sets numbers to the classes of the lines of s from an index on, and counts them.
+func (c *classes) numberLines(ctx context.Context, s *side, start int, numbers []int32) error {
+	for i := range numbers {
+		if i%pollLines == 0 {
+			if err := fair.Pause(ctx); err != nil {
+				return err
+			}
+		}
+		if s == c.b {
+			number := c.number(s, start+i, ^(start + i))
+			c.all[number].countB++
+			numbers[i] = int32(number)
+		} else {
+			number := c.number(s, start+i, start+i)
+			c.all[number].countA++
+			numbers[i] = int32(number)
+		}
+	}
+	return nil
+}
+
+// forget removes the classes from a number on. Each has a slot that was free before, and none that
+// stays was added after it.
+func (c *classes) forget(from int) {
+	for number := len(c.all) - 1; number >= from; number-- {
+		slot := int(c.all[number].hash >> c.shift)
+		for c.slots[slot] != int32(number+1) {
+			slot = (slot + 1) & (len(c.slots) - 1)
+		}
+		c.slots[slot] = 0
+	}
+	c.all, c.b = c.all[:from], nil
+}
+
 // numberAll returns the classes of all lines between the common ends, and counts them.
 func (c *classes) numberAll(ctx context.Context) (classesA, classesB []int32, err error) {
 	classesA, classesB = make([]int32, c.a.end-c.a.start), make([]int32, c.b.end-c.b.start)
-	for i := range classesA {
-		if i%pollLines == 0 {
-			if err := fair.Pause(ctx); err != nil {
-				return nil, nil, err
-			}
-		}
-		number := c.number(c.a, c.a.start+i, c.a.start+i)
-		c.all[number].countA++
-		classesA[i] = int32(number)
+	if err := c.numberLines(ctx, c.a, c.a.start, classesA); err != nil {
+		return nil, nil, err
 	}
-	for i := range classesB {
-		if i%pollLines == 0 {
-			if err := fair.Pause(ctx); err != nil {
-				return nil, nil, err
-			}
-		}
-		number := c.number(c.b, c.b.start+i, ^(c.b.start + i))
-		c.all[number].countB++
-		classesB[i] = int32(number)
+	if err := c.numberLines(ctx, c.b, c.b.start, classesB); err != nil {
+		return nil, nil, err
 	}
 	return classesA, classesB, nil
 }

@@ -25,17 +25,16 @@ type histogram struct {
 }
 
 // compareByHistogram marks the changed lines.
-func compareByHistogram(ctx context.Context, a, b *side) error {
+func compareByHistogram(ctx context.Context, base *Base, a, b *side) error {
 	a.limit(0, 0)
 	b.limit(0, 0)
-	c := newClasses(a, b)
-	classesA, classesB, err := c.numberAll(ctx)
+	classesB, count, err := base.classify(ctx, b)
 	if err != nil {
 		return err
 	}
 	h := &histogram{
-		ctx: ctx, a: a, b: b, classesA: classesA, classesB: classesB,
-		first: make([]int32, len(c.all)), counts: make([]int32, len(c.all)), next: make([]int32, len(classesA)),
+		ctx: ctx, a: a, b: b, classesA: base.numbers, classesB: classesB,
+		first: make([]int32, count), counts: make([]int32, count), next: make([]int32, a.Count()),
 	}
 	return h.compare(box{aEnd: a.Count(), bEnd: b.Count()})
 }

@@ -48,14 +48,18 @@ func Diff(ctx context.Context, before, after Text, o Options) ([]Change, error) 
 	if o.NoContext {
 		before, after = cutTails(before, after)
 	}
-	a, b := newSide(before), newSide(after)
-	compare := compareByMyers
 	if o.Histogram {
-		compare = compareByHistogram
+		return NewBase(before).Diff(ctx, after, o)
 	}
-	if err := compare(ctx, a, b); err != nil {
+	a, b := newSide(before), newSide(after)
+	if err := compareByMyers(ctx, a, b); err != nil {
 		return nil, err
 	}
+	return changesOf(ctx, a, b, o)
+}
+
+// changesOf returns the changes between two sides whose changed lines are marked.
+func changesOf(ctx context.Context, a, b *side, o Options) ([]Change, error) {
 	for _, s := range [...]slider{{own: a, other: b, indent: !o.NoIndent}, {own: b, other: a, indent: !o.NoIndent}} {
 		if err := s.run(ctx); err != nil {
 			return nil, err
@@ -63,7 +67,7 @@ func Diff(ctx context.Context, before, after Text, o Options) ([]Change, error) 
 	}
 	changes := script(a, b)
 	if invariants.Enabled {
-		check(before, after, changes)
+		check(a.Text, b.Text, changes)
 	}
 	return changes, nil
 }

@@ -1,0 +1,59 @@
+package merge
+
+import (
+	"context"
+
+	"packhorse/odb"
+	"packhorse/odb/revwalk"
+	"packhorse/pack/object"
+)
+
+// Merger makes merges in one view, one after the other. Of what it made it keeps a few MiB for the
+// next one: objects, the outcomes of merged contents, and virtual merge bases.
+type Merger struct {
+	view      *odb.View
+	relations *revwalk.Relations
+	objects   *objects
+	// bases are the trees of virtual merge bases. They are among the objects.
+	bases map[string]object.ID
+}
+
+// NewMerger returns a merger that reads from view, which must stay open while its results are used.
+// relations are those of the commits of view; a merger that does not merge commits has none.
+func NewMerger(view *odb.View, relations *revwalk.Relations) *Merger {
+	return &Merger{view: view, relations: relations}
+}
+
+// keptMax bounds the objects that a merge finds from those before it, in bytes.
+const keptMax = 4 << 20
+
+// begin prepares for a merge.
+func (m *Merger) begin(o *Options) {
+	o.fill()
+	if m.objects == nil || m.objects.size > keptMax {
+		m.objects, m.bases = newObjects(m.view), make(map[string]object.ID)
+	}
+	m.objects.beginMerge(o.BytesMax)
+}
+
+// Commits merges commit theirs into commit ours, whose merge bases are given, newest first. Several
+// of them, as after criss-cross merges, are merged with each other first, conflicts and all, and
+// the result is the base.
+//
+// Errors: [ErrUnrelated] when there is no merge base and the options do not allow that;
+// [ErrTooLarge]; those of reading objects.
+func (m *Merger) Commits(ctx context.Context, ours, theirs object.ID, bases []object.ID, o Options) (*Result, error) {
+	if len(bases) == 0 && !o.Unrelated {
+		return nil, ErrUnrelated
+	}
+	m.begin(&o)
+	r := &recursion{merger: m, Options: o}
+	return r.merge(ctx, commitOf(ours), commitOf(theirs), bases, 0)
+}
+
+// Trees merges tree theirs into tree ours, both of which come from tree base. Each may be the empty
+// tree. Errors: [ErrTooLarge]; those of reading objects.
+func (m *Merger) Trees(ctx context.Context, base, ours, theirs object.ID, o Options) (*Result, error) {
+	m.begin(&o)
+	return mergeTrees(ctx, m.objects, [3]object.ID{base, ours, theirs}, o, 0)
+}

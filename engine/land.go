@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"packhorse/engine/commit"
 	"packhorse/engine/merge"
@@ -169,7 +170,7 @@ func (r *Repository) planLanding(
 	view := objects.View().Linked()
 	l := &landing{
 		repo: r, request: request, objects: objects, left: r.host.limits.MergeBytesMax, outcome: &outcome,
-		view: view, relations: revwalk.NewRelations(view), tips: []object.ID{outcome.Old},
+		view: view, relations: revwalk.NewRelations(view), changes: make(map[string][]int), tips: []object.ID{outcome.Old},
 	}
 	l.merger = merge.NewMerger(view, l.relations)
 	if l.ancestry, err = revwalk.NewAncestry(ctx, l.relations, outcome.Old); err != nil {
@@ -210,6 +211,10 @@ type landing struct {
 	merger    *merge.Merger
 	relations *revwalk.Relations // of all commits
 	ancestry  *revwalk.Ancestry  // of the tip
+
+	// changes are the indexes of the tips whose merges changed a path, changeCount of them in all.
+	changes     map[string][]int
+	changeCount int
 
 	// trunk is the target as it was at first and its first parents, as far as they have been read, and
 	// looks counts the questions whether one of them changed a path.
@@ -264,7 +269,32 @@ func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed
 	}
 	l.outcome.Commit, l.outcome.Tree = landed.Commit, result.Tree
 	l.tips, l.by = append(l.tips, landed.Commit), append(l.by, index)
+	if l.changeCount += len(result.Changed); l.changeCount <= landChangesMax {
+		for _, path := range result.Changed {
+			l.changes[path] = append(l.changes[path], len(l.tips)-1)
+		}
+	}
 	return landed, nil
+}
+
+// landChangesMax bounds the changed paths that a landing remembers. Without them it finds the same
+// clashes by more merges.
+const landChangesMax = 1 << 16
+
+// changedBy returns the indexes of the tips, above low and up to high, whose merges are known to
+// have changed one of paths, in order.
+func (l *landing) changedBy(paths []string, low, high int) (tips []int) {
+	for _, path := range paths {
+		for at := path; at != ""; at = at[:max(strings.LastIndexByte(at, '/'), 0)] {
+			for _, k := range l.changes[at] {
+				if low < k && k <= high {
+					tips = append(tips, k)
+				}
+			}
+		}
+	}
+	slices.Sort(tips)
+	return slices.Compact(tips)
 }
 
 func (l *landing) merge(
@@ -312,8 +342,15 @@ func (l *landing) clashes(
 	met[last] = paths
 	for low := 0; len(paths) > 0 && len(found) < clashesMax; {
 		high := last
-		for low < high {
+		suspects := l.changedBy(paths, low, high)
+		for first := true; low < high; {
+			// The paths conflict since a merge that changed them, or always have if there is none.
 			middle := (low + high) / 2
+			if n := len(suspects); n > 0 {
+				middle = suspects[n/2] - 1
+			} else if first {
+				middle, first = low, false
+			}
 			there, err := conflictsAt(middle)
 			if err != nil {
 				return found, err
@@ -323,6 +360,7 @@ func (l *landing) clashes(
 			} else {
 				low = middle + 1
 			}
+			suspects = slices.DeleteFunc(suspects, func(k int) bool { return k <= low || k > high })
 		}
 		there, err := conflictsAt(high)
 		if err != nil {

@@ -83,12 +83,12 @@ func (m *threeWay) meet(ctx context.Context, dir string, t *triple, gone vanishe
 	m.nodes[n.path] = n
 	n.files, n.folders = t.masks()
 	n.match = t.agreeing()
+	n.stages = t.versions
 	if winner, ok := trivial(n.match, n.files); ok {
 		n.settled, n.result = true, t.versions[winner]
 		return nil
 	}
 	gone = m.noteCandidates(n, dir, t, gone)
-	n.stages = t.versions
 	n.names = [3]string{n.path, n.path, n.path}
 	n.both = n.files != 0 && n.folders != 0
 	n.absent = n.folders != 0

@@ -29,19 +29,18 @@ const MarkerSizeDefault = 7
 //
 // Errors: that of ctx.
 func Content(
-	ctx context.Context, base, ours, theirs []byte, o ContentOptions,
+	ctx context.Context, base *lines.Base, ours, theirs []byte, o ContentOptions,
 ) (merged []byte, conflicts int, err error) {
 	o.MarkerSize = cmp.Or(o.MarkerSize, MarkerSizeDefault)
 	m := contentMerge{
 		ContentOptions: o,
-		base:           lines.Split(base), ours: lines.Split(ours), theirs: lines.Split(theirs),
+		base:           base.Text(), ours: lines.Split(ours), theirs: lines.Split(theirs),
 	}
-	from := lines.NewBase(m.base)
-	ourChanges, err := from.Diff(ctx, m.ours, contentDiff)
+	ourChanges, err := base.Diff(ctx, m.ours, contentDiff)
 	if err != nil {
 		return nil, 0, err
 	}
-	theirChanges, err := from.Diff(ctx, m.theirs, contentDiff)
+	theirChanges, err := base.Diff(ctx, m.theirs, contentDiff)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"packhorse/engine/diff/lines"
 	"packhorse/engine/merge"
 	"packhorse/fuzz/oracle"
 )
@@ -30,7 +31,7 @@ func TestContentAgainstGit(t *testing.T) {
 	want := mergeTriples(r, triples)
 	conflicting := 0
 	for i, x := range triples {
-		got, conflicts, err := merge.Content(t.Context(), x.base, x.ours, x.theirs,
+		got, conflicts, err := merge.Content(t.Context(), lines.NewBase(lines.Split(x.base)), x.ours, x.theirs,
 			merge.ContentOptions{Ours: "ours", Theirs: "theirs"})
 		if err != nil {
 			t.Fatal(err)
@@ -168,7 +169,8 @@ func TestContent(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, conflicts, err := merge.Content(t.Context(), []byte(tt.base), []byte(tt.ours), []byte(tt.theirs), tt.options)
+			base := lines.NewBase(lines.Split([]byte(tt.base)))
+			got, conflicts, err := merge.Content(t.Context(), base, []byte(tt.ours), []byte(tt.theirs), tt.options)
 			if err != nil || string(got) != tt.want || conflicts != tt.conflicts {
 				t.Errorf("got %q with %d conflicts, %v; want %q with %d", got, conflicts, err, tt.want, tt.conflicts)
 			}
@@ -185,7 +187,7 @@ func TestContentCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _, err := merge.Content(ctx, []byte("a\n"), []byte("b\n"), []byte("c\n"), merge.ContentOptions{})
+	_, _, err := merge.Content(ctx, lines.NewBase(lines.Split([]byte("a\n"))), []byte("b\n"), []byte("c\n"), merge.ContentOptions{})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}

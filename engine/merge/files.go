@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"packhorse/engine/diff/lines"
 	"packhorse/pack/object"
 )
 
@@ -97,8 +98,12 @@ func (m *threeWay) mergeContents(
 			return known.id, known.conflict, nil
 		}
 	}
+	from := m.objects.bases[ids[base]]
 	var contents [3][]byte
 	for side, id := range ids {
+		if side == base && from != nil {
+			continue
+		}
 		content, binary, err := m.lines(ctx, id)
 		if err != nil {
 			return object.ZeroID, 0, err
@@ -108,7 +113,11 @@ func (m *threeWay) mergeContents(
 		}
 		contents[side] = content
 	}
-	merged, conflicts, err := Content(ctx, contents[base], contents[ours], contents[theirs], markers)
+	if from == nil {
+		from = lines.NewBase(lines.Split(contents[base]))
+		m.objects.keepBase(ctx, ids[base], from)
+	}
+	merged, conflicts, err := Content(ctx, from, contents[ours], contents[theirs], markers)
 	if err != nil {
 		return object.ZeroID, 0, err
 	}

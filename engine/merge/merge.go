@@ -78,6 +78,9 @@ type Result struct {
 	Tree object.ID
 	// Conflicts are sorted by path; a merge without any is clean.
 	Conflicts []Conflict
+	// Changed are paths of what theirs changed, in no order: files, and folders of which it changed
+	// all that the merge knows. It is for guesses: a file that was renamed may be missing.
+	Changed []string
 
 	objects *objects
 }
@@ -121,7 +124,7 @@ func mergeTrees(ctx context.Context, objects *objects, trees [3]object.ID, o Opt
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Tree: tree, Conflicts: m.conflicts(), objects: objects}, nil
+	return &Result{Tree: tree, Conflicts: m.conflicts(), Changed: m.changed(), objects: objects}, nil
 }
 
 // threeWay is one merge of three trees.
@@ -147,6 +150,16 @@ func newThreeWay(objects *objects, o Options, depth int) *threeWay {
 		m.renames[side] = newSide()
 	}
 	return m
+}
+
+// changed returns the paths of [Result.Changed].
+func (m *threeWay) changed() (paths []string) {
+	for path, n := range m.nodes {
+		if !n.opened && n.stages[theirs] != n.stages[base] {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // conflicts returns the paths that could not be merged.

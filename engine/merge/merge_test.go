@@ -121,8 +121,8 @@ func newMergers(tb testing.TB, view *odb.View) *mergers {
 	return m
 }
 
-// merge merges two commits twice: with a merger that has made no merge yet, and with the one that has
-// made those before.
+// merge merges two commits twice: with a merger that has made no merge yet, and with the one that
+// has made those before.
 func (m *mergers) merge(tb testing.TB, p pair) verdict {
 	tb.Helper()
 	v, result := ourMerge(tb, merge.NewMerger(m.view, m.relations), m.relations, p)

@@ -8,8 +8,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// Merger makes merges in one view, one after the other. Of what it made it keeps a few MiB for the
-// next one: objects, the outcomes of merged contents, and virtual merge bases.
+// Merger makes merges in one view, one after the other. It keeps for the next one what it made:
+// objects, the outcomes of merged contents, and virtual merge bases.
 type Merger struct {
 	view      *odb.View
 	relations *revwalk.Relations
@@ -24,13 +24,10 @@ func NewMerger(view *odb.View, relations *revwalk.Relations) *Merger {
 	return &Merger{view: view, relations: relations}
 }
 
-// keptMax bounds the objects that a merge finds from those before it, in bytes.
-const keptMax = 4 << 20
-
 // begin prepares for a merge.
-func (m *Merger) begin(o *Options) {
+func (m *Merger) begin(ctx context.Context, o *Options) {
 	o.fill()
-	if m.objects == nil || m.objects.size > keptMax {
+	if m.objects == nil || !m.objects.mayKeep(ctx, 0) {
 		m.objects, m.bases = newObjects(m.view), make(map[string]object.ID)
 	}
 	m.objects.beginMerge(o.BytesMax)
@@ -46,7 +43,7 @@ func (m *Merger) Commits(ctx context.Context, ours, theirs object.ID, bases []ob
 	if len(bases) == 0 && !o.Unrelated {
 		return nil, ErrUnrelated
 	}
-	m.begin(&o)
+	m.begin(ctx, &o)
 	r := &recursion{merger: m, Options: o}
 	return r.merge(ctx, commitOf(ours), commitOf(theirs), bases, 0)
 }
@@ -54,6 +51,6 @@ func (m *Merger) Commits(ctx context.Context, ours, theirs object.ID, bases []ob
 // Trees merges tree theirs into tree ours, both of which come from tree base. Each may be the empty
 // tree. Errors: [ErrTooLarge]; those of reading objects.
 func (m *Merger) Trees(ctx context.Context, base, ours, theirs object.ID, o Options) (*Result, error) {
-	m.begin(&o)
+	m.begin(ctx, &o)
 	return mergeTrees(ctx, m.objects, [3]object.ID{base, ours, theirs}, o, 0)
 }

@@ -28,6 +28,7 @@ type node struct {
 	// files and folders are masks of the trees in which the path is one; match is that of the trees
 	// that agree, 0 or two of them.
 	files, folders, match uint8
+	opened                bool // a folder, of which other nodes tell
 	// both is set where the path is a file here and a folder there.
 	both bool
 	// unplaced is set where the sides do not agree on the path itself, so that it conflicts whatever

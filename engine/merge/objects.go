@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	"packhorse/engine/diff"
+	"packhorse/engine/diff/lines"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/pack/object"
 )
 
@@ -20,6 +22,9 @@ type objects struct {
 	fresh map[object.ID]*freshObject
 	// contents are the outcomes of merges of blobs, which are fresh.
 	contents map[contentKey]mergedContent
+	// bases are texts that were bases of such merges, and baseSize the memory that they take.
+	bases    map[object.ID]*lines.Base
+	baseSize int64
 	size     int64 // of all fresh ones
 	before   int64 // size when the merge began
 	sizeMax  int64 // of those that the merge makes
@@ -36,6 +41,28 @@ type freshObject struct {
 func newObjects(view *odb.View) *objects {
 	return &objects{
 		view: view, fresh: make(map[object.ID]*freshObject), contents: make(map[contentKey]mergedContent),
+		bases: make(map[object.ID]*lines.Base),
+	}
+}
+
+// Bounds of what a merge finds from those before it, in bytes: what the request has anyhow, and
+// what it may take of memory that nobody else wants.
+const (
+	keptMin = 4 << 20
+	keptMax = 64 << 20
+)
+
+// mayKeep reports whether the next merge may find all there is and more bytes.
+func (o *objects) mayKeep(ctx context.Context, more int64) bool {
+	kept := o.size + o.baseSize + more
+	return kept <= keptMin || kept <= keptMax && fair.Spare(ctx, pathsFrom+kept) >= pathsFrom+kept
+}
+
+// keepBase keeps the text of a blob for other merges that have it as their base.
+func (o *objects) keepBase(ctx context.Context, id object.ID, base *lines.Base) {
+	if size := base.Size(); o.mayKeep(ctx, size) {
+		o.bases[id] = base
+		o.baseSize += size
 	}
 }
 

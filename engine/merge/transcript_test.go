@@ -196,7 +196,8 @@ func (s *scene) merge(t *testing.T) string {
 	relations := revwalk.NewRelations(view)
 	bases, err := relations.MergeBases(t.Context(), ours, theirs)
 	must(t, err)
-	result, err := merge.NewMerger(view, relations).Commits(t.Context(), ours, theirs, bases, merge.Options{Unrelated: true})
+	merger := merge.NewMerger(view, relations)
+	result, err := merger.Commits(t.Context(), ours, theirs, bases, merge.Options{Unrelated: true})
 	must(t, err)
 	if s.git != nil {
 		s.compare(t, result)

@@ -29,6 +29,7 @@ func (m *threeWay) completeFolder(ctx context.Context, n *node) error {
 		return nil
 	}
 	delete(m.folders, n.path)
+	n.opened = true
 	if len(f.same) == 0 && len(f.entries) == 0 {
 		n.absent = true
 		return nil

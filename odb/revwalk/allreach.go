@@ -54,8 +54,9 @@ func AllReach(ctx context.Context, v *odb.View, from, targets, shallow []object.
 	return true, nil
 }
 
-// leadsTo reports whether n reaches a commit with markTwo; all of those rank at least floor. It adds
-// the mark to the path there, so that many starts visit no commit twice. It looks behind a commit that is older than oldest only if that is the start.
+// leadsTo reports whether n reaches a commit with markTwo; all of those rank at least floor. It
+// adds the mark to the path there, so that many starts visit no commit twice. It looks behind a
+// commit that is older than oldest only if that is the start.
 func (h *Graph) leadsTo(ctx context.Context, n int32, floor uint32, oldest int64) (bool, error) {
 	type step struct{ n, next int32 }
 	way := []step{{n: n}}

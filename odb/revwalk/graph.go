@@ -174,6 +174,9 @@ func (h *Graph) Load(ctx context.Context, n int32) error {
 // Rank makes the generation number of n known. It computes those of rows without one, which are
 // rare, from their roots up.
 func (h *Graph) Rank(ctx context.Context, n int32) error {
+	if h.nodes[n].generation != 0 {
+		return nil
+	}
 	stack := []int32{n}
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]

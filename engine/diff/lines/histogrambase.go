@@ -17,6 +17,15 @@ func NewBase(t Text) *Base {
 	return &Base{text: t, classes: c}
 }
 
+// Text returns the text of the base.
+func (b *Base) Text() Text { return b.text }
+
+// Size returns about how much memory the base takes, its content included, in bytes.
+func (b *Base) Size() int64 {
+	const slotsOfLine, classSize = 4 * 4, 16 // four slots a line at most
+	return int64(len(b.text.data)) + int64(b.text.Count())*(4+4+slotsOfLine+classSize)
+}
+
 // Diff is the function [Diff] for the base and another text, with the histogram diff and without a
 // cut of the common end.
 func (b *Base) Diff(ctx context.Context, after Text, o Options) ([]Change, error) {

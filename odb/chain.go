@@ -344,6 +344,25 @@ func (v *View) keep(at *Location, built segment.CacheEntry, isBase bool) {
 	}
 }
 
+// Deflated returns the deflated form of a readable object if [View.KeepDeflated] has cached it,
+// shared and read-only.
+func (v *View) Deflated(id object.ID) (packed []byte, ok bool) {
+	if v.own != nil {
+		return nil, false
+	}
+	hit, ok := v.store.env.Cache.Get(segment.DeflatedKey(id))
+	return hit.Data, ok
+}
+
+// KeepDeflated caches the deflated form of an object that is stored in another form, as a delta or
+// compressed by zstd: forks of a repository, and clones of few commits, send the same trees again
+// and again. All pools share it. packed is kept.
+func (v *View) KeepDeflated(id object.ID, packed []byte) {
+	if v.own == nil {
+		v.store.env.Cache.Set(segment.DeflatedKey(id), segment.CacheEntry{Data: packed})
+	}
+}
+
 // KeepBase caches the object at a location, which is likely to be read again soon as the base of
 // deltas.
 func (v *View) KeepBase(at Location, t object.Type, data []byte) {

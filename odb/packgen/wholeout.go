@@ -45,11 +45,41 @@ func (p *PackPlan) deflate(ctx context.Context, h handle) (deflated, error) {
 	if err := p.inv.pace.Rest(ctx); err != nil {
 		return deflated{}, err
 	}
+	info, err := p.inv.stat(ctx, h)
+	if err != nil {
+		return deflated{}, err
+	}
+	if info.Size <= deflatedMax {
+		packed, err := p.deflateSmall(ctx, h)
+		return deflated{info.Type, info.Size, packed}, err
+	}
 	kind, content, err := p.inv.read(ctx, h)
 	if err != nil {
 		return deflated{}, err
 	}
 	return deflated{kind, int64(len(content)), pack.Deflate(nil, content, levelOf(kind))}, nil
+}
+
+// deflatedMax is the size in bytes up to which the deflated form of an object is cached.
+const deflatedMax = 64 << 10
+
+// deflateSmall returns the deflated form of an object of at most deflatedMax bytes, shared and
+// read-only.
+func (p *PackPlan) deflateSmall(ctx context.Context, h handle) ([]byte, error) {
+	id, err := p.inv.id(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if packed, ok := p.inv.view.Deflated(id); ok {
+		return packed, nil
+	}
+	kind, content, err := p.inv.read(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	packed := pack.Deflate(nil, content, levelOf(kind))
+	p.inv.view.KeepDeflated(id, packed)
+	return packed, nil
 }
 
 // writeDeflated writes an object that was deflated ahead.
@@ -73,6 +103,13 @@ func (o *packOutput) writeWhole(ctx context.Context, h handle) error {
 	header := pack.EntryHeader{Kind: pack.EntryKind(info.Type), Size: info.Size}
 	if info.Size > segment.WholeMax {
 		return o.writeLarge(ctx, h, header)
+	}
+	if info.Size <= deflatedMax {
+		packed, err := o.plan.deflateSmall(ctx, h)
+		if err != nil {
+			return err
+		}
+		return o.writeEntry(header, packed)
 	}
 	_, data, err := o.plan.inv.read(ctx, h)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"packhorse/pack/object"
 )
 
-// Cache holds blocks of indexes and inflated objects under one budget in bytes.
+// Cache holds blocks of indexes, inflated objects and deflated ones under one budget in bytes.
 //
 // It is otter's W-TinyLFU: one pass over a repository (a clone, an fsck) does not push out the
 // index blocks and the newest trees that every request reads, as it would with LRU; reads take no
@@ -32,13 +32,21 @@ type weighted interface {
 }
 
 // CacheKey names a block of a section of a layer's file, an object at an ordinal of a segment
-// (section 0), or, with the block NoOrdinal, an object of a hot layer. ID is used only for an
-// object of a hot layer; Block is the number of the block or the ordinal.
+// (section 0), or, with the block NoOrdinal, an object of a hot layer or a deflated one. ID is used
+// only for these two; Block is the number of the block or the ordinal.
 type CacheKey struct {
 	Layer   LayerID
 	ID      object.ID
 	section SectionKind
 	Block   uint32
+}
+
+// deflatedForm is a section of no file, for [DeflatedKey].
+const deflatedForm SectionKind = math.MaxUint8
+
+// DeflatedKey names the deflated form of an object, wherever it is stored.
+func DeflatedKey(id object.ID) CacheKey {
+	return CacheKey{ID: id, section: deflatedForm, Block: NoOrdinal}
 }
 
 // CacheEntry is a block, or an object with its type. Kind is zero for a block. The bytes of Data

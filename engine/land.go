@@ -176,6 +176,9 @@ func (r *Repository) planLanding(
 	if l.ancestry, err = revwalk.NewAncestry(ctx, l.relations, outcome.Old); err != nil {
 		return outcome, err
 	}
+	l.writer = newLandWriter(ctx, objects)
+	defer l.writer.stop()
+	l.merger.BeforeForget = l.writer.flush
 	err = fair.Do(ctx, func(ctx context.Context) error {
 		stopped := false
 		for i, source := range sources {
@@ -190,7 +193,7 @@ func (r *Repository) planLanding(
 			outcome.Sources = append(outcome.Sources, landed)
 			stopped = request.StopOnConflict && landed.Kind == LandConflicted
 		}
-		return nil
+		return l.writer.flush(ctx)
 	})
 	return outcome, err
 }
@@ -209,6 +212,7 @@ type landing struct {
 	by        []int
 	view      *odb.View
 	merger    *merge.Merger
+	writer    *landWriter
 	relations *revwalk.Relations // of all commits
 	ancestry  *revwalk.Ancestry  // of the tip
 
@@ -249,7 +253,8 @@ func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed
 		landed.Clashes, err = l.clashes(ctx, index, source, landed.Paths)
 		return landed, err
 	}
-	if err := result.Write(ctx, l.objects); err != nil {
+	made, err := result.NewObjects()
+	if err != nil {
 		return landed, err
 	}
 	l.left -= result.Size()
@@ -261,7 +266,14 @@ func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed
 	if l.request.Sources[index].Squash {
 		landed.Kind, header.Parents = LandSquashed, header.Parents[:1]
 	}
-	if landed.Commit, err = commit.Build(ctx, l.objects, result.Tree, header); err != nil {
+	data := header.Encode(result.Tree)
+	if landed.Commit, err = object.Hash(object.TypeCommit, data); err != nil {
+		return landed, fmt.Errorf("hash commit: %w", err)
+	}
+	row := odb.GraphRow{Tree: result.Tree, Parents: header.Parents, Seconds: header.When.Unix()}
+	l.relations.Add(revwalk.Commit{ID: landed.Commit, GraphRow: row})
+	made = append(made, merge.NewObject{ID: landed.Commit, Type: object.TypeCommit, Data: data})
+	if err := l.writer.add(ctx, &landWrite{source: source, objects: made}); err != nil {
 		return landed, err
 	}
 	if err := l.ancestry.Advance(ctx, landed.Commit); err != nil {

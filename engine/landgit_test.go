@@ -14,9 +14,9 @@ import (
 	"packhorse/fuzz/oracle"
 )
 
-// TestLandAgainstGit lands branches that change, add, rename and remove the same few files, and lets
-// git make the same merges. Git also judges what each clash says: its paths conflict with the tip
-// that it names, and not with the one before.
+// TestLandAgainstGit lands branches that change, add, rename and remove the same few files, and
+// lets git make the same merges. Git also judges what each clash says: its paths conflict with the
+// tip that it names, and not with the one before.
 func TestLandAgainstGit(t *testing.T) {
 	t.Parallel()
 	for round := range oracle.CaseCount(t, 6, 2) {

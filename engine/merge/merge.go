@@ -92,8 +92,21 @@ func (r *Result) Clean() bool { return len(r.Conflicts) == 0 }
 // earlier result of the [Merger] has stored: all are written into one quarantine. Errors: those of
 // [odb.Quarantine.Write].
 func (r *Result) Write(ctx context.Context, q *odb.Quarantine) error {
-	return r.objects.store(ctx, q, r.Tree)
+	made, err := r.NewObjects()
+	if err != nil {
+		return err
+	}
+	for i := range made {
+		if err := made[i].Write(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
 }
+
+// NewObjects returns what [Result.Write] is to store, each object behind those that it names. They
+// count as written.
+func (r *Result) NewObjects() ([]NewObject, error) { return r.objects.unwritten(nil, r.Tree, "") }
 
 // Size is the size in bytes of the new objects that the merge made. It is asked for before the
 // [Merger] begins another merge.

@@ -11,6 +11,10 @@ import (
 // Merger makes merges in one view, one after the other. It keeps for the next one what it made:
 // objects, the outcomes of merged contents, and virtual merge bases.
 type Merger struct {
+	// BeforeForget, if set, is called before the merger drops the objects that it kept: what
+	// [Result.NewObjects] returned has to be in the view when it returns.
+	BeforeForget func(ctx context.Context) error
+
 	view      *odb.View
 	relations *revwalk.Relations
 	objects   *objects
@@ -25,12 +29,18 @@ func NewMerger(view *odb.View, relations *revwalk.Relations) *Merger {
 }
 
 // begin prepares for a merge.
-func (m *Merger) begin(ctx context.Context, o *Options) {
+func (m *Merger) begin(ctx context.Context, o *Options) error {
 	o.fill()
 	if m.objects == nil || !m.objects.mayKeep(ctx, 0) {
+		if m.objects != nil && m.BeforeForget != nil {
+			if err := m.BeforeForget(ctx); err != nil {
+				return err
+			}
+		}
 		m.objects, m.bases = newObjects(m.view), make(map[string]object.ID)
 	}
 	m.objects.beginMerge(o.BytesMax)
+	return nil
 }
 
 // Commits merges commit theirs into commit ours, whose merge bases are given, newest first. Several
@@ -43,7 +53,9 @@ func (m *Merger) Commits(ctx context.Context, ours, theirs object.ID, bases []ob
 	if len(bases) == 0 && !o.Unrelated {
 		return nil, ErrUnrelated
 	}
-	m.begin(ctx, &o)
+	if err := m.begin(ctx, &o); err != nil {
+		return nil, err
+	}
 	r := &recursion{merger: m, Options: o}
 	return r.merge(ctx, commitOf(ours), commitOf(theirs), bases, 0)
 }
@@ -51,6 +63,8 @@ func (m *Merger) Commits(ctx context.Context, ours, theirs object.ID, bases []ob
 // Trees merges tree theirs into tree ours, both of which come from tree base. Each may be the empty
 // tree. Errors: [ErrTooLarge]; those of reading objects.
 func (m *Merger) Trees(ctx context.Context, base, ours, theirs object.ID, o Options) (*Result, error) {
-	m.begin(ctx, &o)
+	if err := m.begin(ctx, &o); err != nil {
+		return nil, err
+	}
 	return mergeTrees(ctx, m.objects, [3]object.ID{base, ours, theirs}, o, 0)
 }

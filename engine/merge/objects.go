@@ -157,34 +157,54 @@ func (o *objects) add(t object.Type, data []byte, predecessor object.ID) (object
 	return id, nil
 }
 
-// store adds a new object of the merge to the quarantine, and the new objects that it names before
-// it.
-func (o *objects) store(ctx context.Context, q *odb.Quarantine, id object.ID) error {
+// NewObject is an object that a merge made.
+type NewObject struct {
+	ID   object.ID
+	Type object.Type
+	// Data is the content, shared and read-only.
+	Data []byte
+	// predecessor is the object at the same path on our side, zero if there is none.
+	predecessor object.ID
+	path        string
+}
+
+// Write stores the object. Errors: those of [odb.Quarantine.Write].
+func (n *NewObject) Write(ctx context.Context, q *odb.Quarantine) error {
+	err := q.WriteHashed(ctx, n.ID, n.Type, n.Data, n.predecessor)
+	if err != nil && n.path != "" {
+		return odb.InFolder(n.path, err)
+	}
+	return err
+}
+
+// unwritten appends the new objects of a tree or blob at a path that were not appended before, each
+// behind those that it names.
+func (o *objects) unwritten(to []NewObject, id object.ID, path string) ([]NewObject, error) {
 	f, ok := o.fresh[id]
 	if !ok || f.written {
-		return nil
+		return to, nil
 	}
 	if f.kind == object.TypeTree {
 		it := object.IterTree(f.data)
 		for it.Next() {
-			if it.Mode.Type() == object.TypeCommit {
+			if below, ok := o.fresh[it.ID]; !ok || below.written || it.Mode.Type() == object.TypeCommit {
 				continue
 			}
-			if err := o.store(ctx, q, it.ID); err != nil {
-				return odb.InFolder(string(it.Name), err)
+			var err error
+			if to, err = o.unwritten(to, it.ID, join(path, string(it.Name))); err != nil {
+				return to, err
 			}
 		}
 		if err := it.Err(); err != nil {
-			return fmt.Errorf("read merged tree %s: %w", id, err)
+			return to, fmt.Errorf("read merged tree %s: %w", id, err)
 		}
 	}
 	predecessor := f.predecessor
 	if p, ok := o.fresh[predecessor]; ok && !p.written {
 		predecessor = object.ZeroID // an object of a virtual merge base, or of a conflict
 	}
-	err := q.WriteHashed(ctx, id, f.kind, f.data, predecessor)
-	f.written = err == nil
-	return err
+	f.written = true
+	return append(to, NewObject{ID: id, Type: f.kind, Data: f.data, predecessor: predecessor, path: path}), nil
 }
 
 // find returns the entry at a path below a tree.

@@ -158,6 +158,12 @@ func (h *Graph) Load(ctx context.Context, n int32) error {
 	if err != nil {
 		return fmt.Errorf("graph row of commit %s: %w", h.ID(n), err)
 	}
+	h.fill(n, &row)
+	return nil
+}
+
+// fill sets the row of commit n.
+func (h *Graph) fill(n int32, row *odb.GraphRow) {
 	start := len(h.parents)
 	if _, cut := h.cut[h.ID(n)]; !cut {
 		for _, parent := range row.Parents {
@@ -168,7 +174,6 @@ func (h *Graph) Load(ctx context.Context, n int32) error {
 	node.tree, node.seconds, node.generation = row.Tree, row.Seconds, row.Generation
 	node.parentStart, node.parentCount = int32(start), int32(len(h.parents)-start)
 	node.marks |= markLoaded
-	return nil
 }
 
 // Rank makes the generation number of n known. It computes those of rows without one, which are

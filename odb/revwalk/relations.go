@@ -16,10 +16,14 @@ type Relations struct {
 	graph *Graph
 	// marked are the commits whose marks the next question must not see.
 	marked []int32
+	// bases are the answers of MergeBases.
+	bases map[[2]object.ID][]object.ID
 }
 
 // NewRelations returns the relations of the commits of v.
-func NewRelations(v *odb.View) *Relations { return &Relations{graph: NewGraph(v)} }
+func NewRelations(v *odb.View) *Relations {
+	return &Relations{graph: NewGraph(v), bases: make(map[[2]object.ID][]object.ID)}
+}
 
 // marksOfQuestion are those that a question leaves behind until [Relations.forget].
 const marksOfQuestion = markOne | markTwo | markStale | MarkSeen | markQueued
@@ -43,8 +47,12 @@ func (r *Relations) set(n int32, m marks) {
 
 // MergeBases returns the best common ancestors of two commits, newest first: those of git
 // merge-base --all. There are none for unrelated histories, and more than one after criss-cross
-// merges. Errors: [odb.ErrNotFound], [ErrNotCommit].
+// merges. The slice is shared and read-only: a question that was asked before has its answer.
+// Errors: [odb.ErrNotFound], [ErrNotCommit].
 func (r *Relations) MergeBases(ctx context.Context, a, b object.ID) ([]object.ID, error) {
+	if known, ok := r.bases[[2]object.ID{a, b}]; ok {
+		return known, nil
+	}
 	defer r.forget()
 	p, err := r.paint(ctx, a, b, markStale)
 	if err != nil {
@@ -63,6 +71,7 @@ func (r *Relations) MergeBases(ctx context.Context, a, b object.ID) ([]object.ID
 		}
 	}
 	bases, _ := r.graph.newestFirst(found)
+	r.bases[[2]object.ID{a, b}] = bases
 	return bases, nil
 }
 
@@ -127,6 +136,12 @@ func (r *Relations) IsAncestor(ctx context.Context, ancestor, descendant object.
 		}
 	}
 	return false, nil
+}
+
+// Add makes a new commit known that the view may not hold yet. Its parents are known or in the
+// view.
+func (r *Relations) Add(c Commit) {
+	r.graph.fill(r.graph.Number(c.ID), &c.GraphRow)
 }
 
 // Commit returns a commit that has been met or that the view holds. Errors: [odb.ErrNotFound].

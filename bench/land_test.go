@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,12 +25,16 @@ import (
 	"packhorse/pack/object"
 )
 
-// BenchmarkLand lands 100 branches that each change one file of 10,000 in 100 folders: in one
-// request, by one merge after the other, and in git merge-tree --stdin, which makes the same merges
-// but stores no commits and moves no branch. The metric is merges a second; those of the server are
-// synced to disk.
+// BenchmarkLand lands 100 branches, or PACKHORSE_LAND_BRANCHES, that each change one file of 10,000
+// in 100 folders: in one request, by one merge after the other, and in git merge-tree --stdin, which
+// makes the same merges but stores no commits and moves no branch. The metric is merges a second;
+// those of the server are synced to disk.
 func BenchmarkLand(b *testing.B) {
-	const files, branches = 10_000, 100
+	const files = 10_000
+	branches := 100
+	if n, err := strconv.Atoi(os.Getenv("PACKHORSE_LAND_BRANCHES")); err == nil {
+		branches = n
+	}
 	l := &landing{git: oracle.New(b)}
 	var in bytes.Buffer
 	in.WriteString("commit refs/heads/main\nmark :1\ncommitter C <c@d> 1 +0000\ndata 0\n")
@@ -39,7 +44,7 @@ func BenchmarkLand(b *testing.B) {
 	for n := range branches {
 		text := landText(n, "changed")
 		fmt.Fprintf(&in, "commit refs/heads/b%d\ncommitter C <c@d> 2 +0000\ndata 0\nfrom :1\nM 644 inline %s\ndata %d\n%s\n", n,
-			landPath(n*97), len(text), text)
+			landPath(n*97%files), len(text), text)
 		l.sources = append(l.sources, fmt.Sprint("b", n))
 	}
 	l.git.Input(in.Bytes(), "fast-import", "--quiet", "--date-format=raw")

@@ -38,7 +38,8 @@ func (m *threeWay) open(ctx context.Context, dir string, trees [3]object.ID, gon
 	if err != nil {
 		return err
 	}
-	m.folders[dir] = &folder{same: same}
+	f := &folder{same: same}
+	m.folders[dir] = f
 	if gone == oursBit || gone == theirsBit {
 		for i := range different {
 			if files, _ := different[i].masks(); files == gone {
@@ -48,17 +49,17 @@ func (m *threeWay) open(ctx context.Context, dir string, trees [3]object.ID, gon
 		}
 	}
 	for i := range different {
-		if err := m.meet(ctx, dir, &different[i], gone); err != nil {
+		if err := m.meet(ctx, dir, f, &different[i], gone); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keepPath reserves memory for a node. The request's memory is reserved a MiB at a time.
-func (m *threeWay) keepPath(ctx context.Context, path string) error {
+// reserve reserves memory for a path. The request's memory is reserved a MiB at a time.
+func (m *threeWay) reserve(ctx context.Context, sizeBytes int64) error {
 	before := m.pathBytes
-	m.pathBytes += nodeBytes + int64(len(path))
+	m.pathBytes += sizeBytes
 	switch {
 	case m.pathBytes > m.PathBytesMax:
 		return ErrManyPaths
@@ -74,45 +75,68 @@ const pathsFrom = 8 << 20
 // nodeBytes is the approximate memory of a node, with its entries in maps and its conflict.
 const nodeBytes = int64(unsafe.Sizeof(node{})) + 128
 
-// meet makes a node of a name, and walks it if it is a folder that must be opened.
-func (m *threeWay) meet(ctx context.Context, dir string, t *triple, gone vanished) error {
-	n := &node{path: join(dir, t.name)}
-	if err := m.keepPath(ctx, n.path); err != nil {
-		return err
-	}
-	m.nodes[n.path] = n
-	n.files, n.folders = t.masks()
-	n.match = t.agreeing()
-	n.stages = t.versions
-	if winner, ok := trivial(n.match, n.files); ok {
-		n.settled, n.result = true, t.versions[winner]
-		return nil
-	}
-	gone = m.noteCandidates(n, dir, t, gone)
-	n.names = [3]string{n.path, n.path, n.path}
-	n.both = n.files != 0 && n.folders != 0
-	n.absent = n.folders != 0
-	if n.folders == 0 {
-		return nil
+// heldBytes is the approximate memory of a name that is held or put off.
+const heldBytes = int64(unsafe.Sizeof(putOff{})+unsafe.Sizeof(triple{})) + 32
+
+// meet decides on a name of a folder where that needs no more than a look, and otherwise makes a
+// node of it and walks it if it is a folder that must be opened.
+func (m *threeWay) meet(ctx context.Context, dir string, f *folder, t *triple, gone vanished) error {
+	files, folders := t.masks()
+	match := t.agreeing()
+	if winner, ok := trivial(match, files); ok {
+		m.hold(dir, f, t, winner)
+		return m.reserve(ctx, heldBytes)
 	}
 	// A folder that one side did not touch, or does not have, is the other side's to change.
 	side := 0
-	switch n.match {
+	switch match {
 	case baseBit | oursBit:
 		side = theirs
 	case baseBit | theirsBit:
 		side = ours
+	}
+	if folders == allBits && side != 0 && gone != allBits && !m.renames[side].mustOpen {
+		m.renames[side].putOff = append(m.renames[side].putOff, putOff{dir: dir, folder: f, triple: t, gone: gone})
+		return m.reserve(ctx, heldBytes)
+	}
+	n := m.newNode(dir, t)
+	if err := m.reserve(ctx, nodeBytes+int64(len(n.path))); err != nil {
+		return err
+	}
+	gone = m.noteCandidates(n, dir, t, gone)
+	if n.folders == 0 {
+		return nil
 	}
 	if n.files == 0 && (n.folders == oursBit || n.folders == theirsBit) {
 		n.match = allBits &^ n.folders
 		side = int(n.folders / 2)
 	}
 	if gone != allBits && side != 0 && !m.renames[side].mustOpen {
-		m.renames[side].putOff = append(m.renames[side].putOff, putOff{n, gone})
+		m.renames[side].putOff = append(m.renames[side].putOff, putOff{node: n, gone: gone})
 		return nil
 	}
 	n.match &= n.files
 	return m.open(ctx, n.path, n.folderTrees(), gone)
+}
+
+// newNode makes a node of a name that is not decided on.
+func (m *threeWay) newNode(dir string, t *triple) *node {
+	n := &node{path: join(dir, t.name), stages: t.versions, match: t.agreeing()}
+	m.nodes[n.path] = n
+	n.files, n.folders = t.masks()
+	n.names = [3]string{n.path, n.path, n.path}
+	n.both = n.files != 0 && n.folders != 0
+	n.absent = n.folders != 0
+	return n
+}
+
+// hold takes the version of a side for a name that no rename concerns.
+func (m *threeWay) hold(dir string, f *folder, t *triple, side int) {
+	v := t.versions[side]
+	f.held = append(f.held, object.TreeEntry{Mode: v.Mode, Name: t.name, ID: v.ID})
+	if side == theirs {
+		m.taken = append(m.taken, join(dir, t.name))
+	}
 }
 
 // folderTrees returns the trees that a node is in those of the three where it is a folder.
@@ -145,8 +169,20 @@ func trivial(match, files uint8) (side int, ok bool) {
 // putOff is a folder that only one side changed: it is not opened if nothing of what that side
 // removed elsewhere matters.
 type putOff struct {
-	node *node
-	gone vanished
+	// node is that of a folder that not all trees have. One that they all have gets it when it is
+	// opened: until then it is a name in a folder.
+	node   *node
+	dir    string
+	folder *folder
+	triple *triple
+	gone   vanished
+}
+
+func (p *putOff) path() string {
+	if p.node != nil {
+		return p.node.path
+	}
+	return join(p.dir, p.triple.name)
 }
 
 // openPutOff opens the folders that were put off if files may have been renamed into them, and
@@ -157,12 +193,25 @@ func (m *threeWay) openPutOff(ctx context.Context) error {
 		r.mustOpen = len(r.relevant) > 0
 		waiting := r.putOff
 		r.putOff = nil
-		for _, p := range inHashOrder(waiting, func(p putOff) string { return p.node.path }) {
+		if !r.mustOpen {
+			for i := range waiting {
+				p := &waiting[i]
+				if n := p.node; n != nil {
+					n.match, n.settled = 0, true
+					n.result, n.absent = n.stages[side], n.stages[side].Mode == 0
+				} else {
+					m.hold(p.dir, p.folder, p.triple, side)
+				}
+			}
+			continue
+		}
+		for _, p := range inHashOrder(waiting, func(p putOff) string { return p.path() }) {
 			n := p.node
-			if !r.mustOpen {
-				n.match, n.settled = 0, true
-				n.result, n.absent = n.stages[side], n.stages[side].Mode == 0
-				continue
+			if n == nil {
+				n = m.newNode(p.dir, p.triple)
+				if err := m.reserve(ctx, nodeBytes+int64(len(n.path))); err != nil {
+					return err
+				}
 			}
 			n.match &= n.files
 			if err := m.open(ctx, n.path, n.folderTrees(), p.gone); err != nil {

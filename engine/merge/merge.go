@@ -151,6 +151,7 @@ type threeWay struct {
 	folders    map[string]*folder // the folders that were opened
 	renames    renames
 	conflicted map[string]*node
+	taken      []string   // paths that were taken from theirs, without nodes
 	unplaced   []Conflict // without an entry
 }
 
@@ -166,7 +167,8 @@ func newThreeWay(objects *objects, o Options, depth int) *threeWay {
 }
 
 // changed returns the paths of [Result.Changed].
-func (m *threeWay) changed() (paths []string) {
+func (m *threeWay) changed() []string {
+	paths := m.taken
 	for path, n := range m.nodes {
 		if !n.opened && n.stages[theirs] != n.stages[base] {
 			paths = append(paths, path)

@@ -48,12 +48,19 @@ func (n *node) note(k Kind) {
 type folder struct {
 	// same are the entries that are in all three trees, in runs as they are stored.
 	same [][]byte
+	// held are entries of one side that need no node: the other side did not change them.
+	held []object.TreeEntry
 	// entries are those that the merge decided on.
 	entries []object.TreeEntry
 }
 
-// has reports whether an entry of that name is the same in all three trees.
+// has returns the entry of a name that is the same in all three trees, or held.
 func (f *folder) has(name string) (Version, bool) {
+	for i := range f.held {
+		if e := &f.held[i]; e.Name == name {
+			return Version{e.Mode, e.ID}, true
+		}
+	}
 	for _, run := range f.same {
 		it := object.IterTree(run)
 		for it.Next() {
@@ -74,7 +81,8 @@ func (m *threeWay) known(path string) bool {
 	return ok
 }
 
-// unchanged returns the entry of an opened folder at path if it is the same in all three trees.
+// unchanged returns the entry of an opened folder at path if it has no node: it is the same in all
+// three trees, or held.
 func (m *threeWay) unchanged(path string) (Version, bool) {
 	above, name := split(path)
 	if f := m.folders[above]; f != nil {

@@ -30,7 +30,7 @@ func (m *threeWay) completeFolder(ctx context.Context, n *node) error {
 	}
 	delete(m.folders, n.path)
 	n.opened = true
-	if len(f.same) == 0 && len(f.entries) == 0 {
+	if len(f.same) == 0 && len(f.held) == 0 && len(f.entries) == 0 {
 		n.absent = true
 		return nil
 	}
@@ -42,14 +42,21 @@ func (m *threeWay) completeFolder(ctx context.Context, n *node) error {
 	return nil
 }
 
-// writeFolder makes the tree of a folder: the resolved entries, and between them the entries that
-// are the same in all three trees.
+// writeFolder makes the tree of a folder: the resolved and the held entries, and between them the
+// entries that are the same in all three trees.
 func (m *threeWay) writeFolder(_ context.Context, path string, f *folder) (object.ID, error) {
-	object.SortTree(f.entries)
 	replaced := make(map[string]bool, len(f.entries))
-	size := 0
 	for i := range f.entries {
 		replaced[f.entries[i].Name] = true
+	}
+	for i := range f.held {
+		if !replaced[f.held[i].Name] {
+			f.entries = append(f.entries, f.held[i])
+		}
+	}
+	object.SortTree(f.entries)
+	size := 0
+	for i := range f.entries {
 		size += len("100644 ") + len(f.entries[i].Name) + 1 + object.IDSize
 	}
 	for _, run := range f.same {

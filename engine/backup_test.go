@@ -100,47 +100,6 @@ func openRestored(t *testing.T, fs vfs.FS) (host *engine.Host, shut func()) {
 	}
 }
 
-// openBackups opens the folder of backups in fs.
-func openBackups(t *testing.T, fs vfs.FS) (dest *file.Dir, shut func()) {
-	t.Helper()
-	dest, err := file.OpenDir("backups", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dest, func() {
-		if err := dest.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// restoreOn restores a backup into an empty file system.
-func restoreOn(t *testing.T, fs vfs.FS, from file.Store, options backup.Options) error {
-	t.Helper()
-	files, err := file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(fs)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := kv.NewRestoration("keys", kv.PebbleOptions{FS: fs, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = backup.Restore(context.Background(), from, backup.Target{Keys: keys, Files: files}, options)
-	return errors.Join(err, files.Close())
-}
-
-// whole holds every file of every backup against its checksum.
-func whole(t *testing.T, from file.Store) (all []backup.Checked) {
-	t.Helper()
-	for checked, err := range backup.Check(t.Context(), from, nil) {
-		if err = errors.Join(append(checked.Damages, checked.Damage, err)...); err != nil {
-			t.Errorf("backup %d: %v", checked.Number, err)
-		}
-		all = append(all, checked)
-	}
-	return all
-}
-
 // smallHot makes segments of all but tiny objects, so that backups have files to copy.
 var smallHot = engine.Config{Objects: odb.Options{Limits: odb.Limits{HotCount: 10}}}
 
@@ -170,7 +129,7 @@ func testBackupInAStorm(t *testing.T, open opener) {
 	defer writers.Wait()
 	defer stop()
 
-	dest, shutDest := openBackups(t, vfs.NewMem())
+	dest, shutDest := enginetest.OpenBackups(t, vfs.NewMem())
 	defer shutDest()
 	for range 4 {
 		acknowledged := told.copy()
@@ -178,7 +137,7 @@ func testBackupInAStorm(t *testing.T, open opener) {
 			t.Fatal(err)
 		}
 		restored := vfs.NewMem()
-		if err := restoreOn(t, restored, dest, backup.Options{}); err != nil {
+		if err := enginetest.RestoreBackup(t, restored, dest, backup.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		copied, shutCopy := openRestored(t, restored)
@@ -207,7 +166,7 @@ func testBackupIsIncremental(t *testing.T, open opener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dest, shutDest := openBackups(t, vfs.NewMem())
+	dest, shutDest := enginetest.OpenBackups(t, vfs.NewMem())
 	defer shutDest()
 	take := func(options backup.Options) backup.Report {
 		t.Helper()
@@ -235,24 +194,24 @@ func testBackupIsIncremental(t *testing.T, open opener) {
 	}
 	for number, want := range map[uint64]object.ID{0: second.New, 1: first.New, 2: first.New, 3: second.New} {
 		fs := vfs.NewMem()
-		if err := restoreOn(t, fs, dest, backup.Options{Number: number}); err != nil {
+		if err := enginetest.RestoreBackup(t, fs, dest, backup.Options{Number: number}); err != nil {
 			t.Fatal(err)
 		}
 		copied, shutCopy := openRestored(t, fs)
 		afterwards(t, copied, map[string]object.ID{"main": want})
 		shutCopy()
 	}
-	if err := restoreOn(t, vfs.NewMem(), dest, backup.Options{Number: 4}); !errors.Is(err, backup.ErrNone) {
+	if err := enginetest.RestoreBackup(t, vfs.NewMem(), dest, backup.Options{Number: 4}); !errors.Is(err, backup.ErrNone) {
 		t.Errorf("a backup that was never made: %v", err)
 	}
 	pruned := take(backup.Options{Prune: true})
 	if pruned.PrunedCount < 3 {
 		t.Errorf("pruned: %+v", pruned)
 	}
-	if err := restoreOn(t, vfs.NewMem(), dest, backup.Options{Number: 1}); !errors.Is(err, backup.ErrNone) {
+	if err := enginetest.RestoreBackup(t, vfs.NewMem(), dest, backup.Options{Number: 1}); !errors.Is(err, backup.ErrNone) {
 		t.Errorf("a backup that was pruned: %v", err)
 	}
-	if all := whole(t, dest); len(all) != 1 || all[0].FileCount != pruned.FileCount {
+	if all := enginetest.CheckBackups(t, dest); len(all) != 1 || all[0].FileCount != pruned.FileCount {
 		t.Errorf("after pruning: %+v", all)
 	}
 }
@@ -280,7 +239,7 @@ func TestBackupDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	fs := vfs.NewMem()
-	dest, shutDest := openBackups(t, fs)
+	dest, shutDest := enginetest.OpenBackups(t, fs)
 	defer shutDest()
 	if _, err := host.Backup(ctx, dest, backup.Options{}); err != nil {
 		t.Fatal(err)
@@ -317,8 +276,8 @@ func TestBackupDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			damage(copied, name)
-			from, shutFrom := openBackups(t, copied)
-			err := restoreOn(t, vfs.NewMem(), from, backup.Options{})
+			from, shutFrom := enginetest.OpenBackups(t, copied)
+			err := enginetest.RestoreBackup(t, vfs.NewMem(), from, backup.Options{})
 			manifest := strings.HasSuffix(name, ".manifest")
 			switch {
 			case manifest && kind == "missing":
@@ -377,7 +336,7 @@ func testBackupInterrupted(t *testing.T, open opener) {
 	first, err := upload(repo, acme, main, change{path: "large", content: string(noise(1, 64<<10))})
 	must(t, err)
 	before := vfs.NewMem()
-	dest, shutDest := openBackups(t, before)
+	dest, shutDest := enginetest.OpenBackups(t, before)
 	_, err = host.Backup(ctx, dest, backup.Options{})
 	must(t, err)
 	shutDest()
@@ -420,8 +379,8 @@ func testBackupInterrupted(t *testing.T, open opener) {
 		}
 		if at%7 == 1 { // opening a store takes a while
 			restored := vfs.NewMem()
-			from, shutFrom := openBackups(t, fs)
-			if err := restoreOn(t, restored, from, backup.Options{}); err != nil {
+			from, shutFrom := enginetest.OpenBackups(t, fs)
+			if err := enginetest.RestoreBackup(t, restored, from, backup.Options{}); err != nil {
 				t.Fatalf("fault %d: %v", at, err)
 			}
 			copied, shutCopy := openRestored(t, restored)
@@ -429,11 +388,11 @@ func testBackupInterrupted(t *testing.T, open opener) {
 			shutCopy()
 			shutFrom()
 		}
-		again, shutAgain := openBackups(t, fs)
+		again, shutAgain := enginetest.OpenBackups(t, fs)
 		if _, err := host.Backup(ctx, again, backup.Options{}); err != nil {
 			t.Fatalf("the backup after fault %d: %v", at, err)
 		}
-		whole(t, again)
+		enginetest.CheckBackups(t, again)
 		shutAgain()
 		if left.Load() > 0 { // there are not as many
 			break
@@ -455,14 +414,14 @@ func testBackupCancelled(t *testing.T, open opener) {
 	host, shut := open(t, vfs.NewMem(), engine.Config{})
 	defer shut()
 	enginetest.Create(t, host, "r")
-	dest, shutDest := openBackups(t, vfs.NewMem())
+	dest, shutDest := enginetest.OpenBackups(t, vfs.NewMem())
 	defer shutDest()
 	ctx, cancel := context.WithCancel(context.Background())
 	_, err := host.Backup(ctx, dest, backup.Options{Progress: func(backup.Report) { cancel() }})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a backup that was cancelled: %v", err)
 	}
-	if err := restoreOn(t, vfs.NewMem(), dest, backup.Options{}); !errors.Is(err, backup.ErrNone) {
+	if err := enginetest.RestoreBackup(t, vfs.NewMem(), dest, backup.Options{}); !errors.Is(err, backup.ErrNone) {
 		t.Errorf("restoring what was never complete: %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func newBackedUp(t *testing.T, open opener, config engine.Config) *backedUp {
 		enginetest.Create(t, b.host, name)
 		b.write(t, name, byte(seed))
 	}
-	b.dest, shutDest = openBackups(t, b.to)
+	b.dest, shutDest = enginetest.OpenBackups(t, b.to)
 	t.Cleanup(shutDest)
 	_, err := b.host.Backup(t.Context(), b.dest, backup.Options{})
 	must(t, err)
@@ -96,7 +96,7 @@ func (b *backedUp) segments(t *testing.T) []string {
 func (b *backedUp) restores(t *testing.T, number uint64, tips map[string]object.ID) {
 	t.Helper()
 	restored := vfs.NewMem()
-	must(t, restoreOn(t, restored, b.dest, backup.Options{Number: number, Incomplete: true}))
+	must(t, enginetest.RestoreBackup(t, restored, b.dest, backup.Options{Number: number, Incomplete: true}))
 	host, shut := openRestored(t, restored)
 	defer shut()
 	for name, tip := range tips {
@@ -202,7 +202,7 @@ func testBackupOfNewDamage(t *testing.T, open opener, damage func(t *testing.T, 
 	if report.LostCount != 1 || report.Number != 2 {
 		t.Errorf("%+v", report)
 	}
-	if err := restoreOn(t, vfs.NewMem(), b.dest, backup.Options{}); !errors.Is(err, backup.ErrIncomplete) {
+	if err := enginetest.RestoreBackup(t, vfs.NewMem(), b.dest, backup.Options{}); !errors.Is(err, backup.ErrIncomplete) {
 		t.Errorf("restoring what is incomplete: %v", err)
 	}
 	b.restores(t, 1, before)
@@ -244,7 +244,7 @@ func TestBackupRepairs(t *testing.T) {
 	for _, kind := range []string{"missing", "cut off"} {
 		b := newBackedUp(t, openPlain, engine.Config{})
 		damages[kind](t, b.to, filesIn(t, b.to, "backups", ".segment")[0])
-		if err := restoreOn(t, vfs.NewMem(), b.dest, backup.Options{}); !errors.Is(err, backup.ErrDamaged) {
+		if err := enginetest.RestoreBackup(t, vfs.NewMem(), b.dest, backup.Options{}); !errors.Is(err, backup.ErrDamaged) {
 			t.Fatalf("%s: %v", kind, err)
 		}
 		if _, err := b.host.Backup(t.Context(), b.dest, backup.Options{}); err != nil {
@@ -276,7 +276,7 @@ func TestBackupOfAStranger(t *testing.T) {
 
 	// The restored store equals the original.
 	restored := vfs.NewMem()
-	must(t, restoreOn(t, restored, b.dest, backup.Options{}))
+	must(t, enginetest.RestoreBackup(t, restored, b.dest, backup.Options{}))
 	host, shut := openRestored(t, restored)
 	defer shut()
 	if report, err := host.Backup(t.Context(), b.dest, backup.Options{}); err != nil || report.Number != 2 {
@@ -395,7 +395,8 @@ func TestBackupAdopts(t *testing.T) {
 	}
 	b.restores(t, 1, first)
 	b.restores(t, 3, b.tips)
-	if err := restoreOn(t, vfs.NewMem(), b.dest, backup.Options{Number: 2}); !errors.Is(err, backup.ErrNone) {
+	err := enginetest.RestoreBackup(t, vfs.NewMem(), b.dest, backup.Options{Number: 2})
+	if !errors.Is(err, backup.ErrNone) {
 		t.Errorf("the backup that was pruned: %v", err)
 	}
 	if _, err := enginetest.Open(t).Backup(t.Context(), b.dest, backup.Options{}); !errors.Is(err, backup.ErrStranger) {

@@ -162,13 +162,13 @@ func maintainWith(t *testing.T, host *engine.Host, options engine.MaintainOption
 // there. The sweep of the restored stores leaves no row of it.
 func restoredUnseen(t *testing.T, keys kv.Store, files file.Store, id refs.RepoID, unseen func(host *engine.Host)) {
 	t.Helper()
-	dest, shutDest := openBackups(t, vfs.NewMem())
+	dest, shutDest := enginetest.OpenBackups(t, vfs.NewMem())
 	defer shutDest()
 	other := enginetest.OpenOver(t, keys, files, engine.Config{}) // the wrapped store makes no checkpoints
 	_, err := other.Backup(t.Context(), dest, backup.Options{})
 	must(t, errors.Join(err, other.Close(t.Context())))
 	restored := vfs.NewMem()
-	must(t, restoreOn(t, restored, dest, backup.Options{}))
+	must(t, enginetest.RestoreBackup(t, restored, dest, backup.Options{}))
 	copiedKeys, copiedFiles, shutCopy := odbtest.OpenStores(t, restored)
 	defer shutCopy()
 	copied := enginetest.OpenOver(t, copiedKeys, copiedFiles, engine.Config{})

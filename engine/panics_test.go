@@ -346,12 +346,12 @@ var trappedWorks = map[string]func(ctx context.Context, w *trapped) error{
 		return maintained(ctx, w, engine.MaintainOptions{All: true, ReaderGrace: -1})
 	},
 	"backup": func(ctx context.Context, w *trapped) (err error) {
-		dest, shut := openBackups(w.t, vfs.NewMem())
+		dest, shut := enginetest.OpenBackups(w.t, vfs.NewMem())
 		defer shut()
 		if _, err := w.host.Backup(ctx, dest, backup.Options{}); err != nil {
 			return err
 		}
-		return restoreOn(w.t, vfs.NewMem(), w.trap.Files(dest), backup.Options{})
+		return enginetest.RestoreBackup(w.t, vfs.NewMem(), w.trap.Files(dest), backup.Options{})
 	},
 	"migration": func(ctx context.Context, w *trapped) error {
 		source, target := w.pair(), w.pair()

@@ -62,7 +62,7 @@ func newSharedBackup(t *testing.T) *sharedBackup {
 		keys: keys, away: away, keeper: open(keys), copier: open(&leavingKeys{away, keys.(kv.Exporter)}),
 	}
 	enginetest.Create(t, s.keeper, "r")
-	dest, shutDest := openBackups(t, vfs.NewMem())
+	dest, shutDest := enginetest.OpenBackups(t, vfs.NewMem())
 	t.Cleanup(shutDest)
 	s.dest = dest
 	for range 4 {
@@ -127,7 +127,7 @@ func TestBackupHoldsFilesOfServers(t *testing.T) {
 		t.Errorf("%+v after %d steps, %d entries were kept", report, steps, kept)
 	}
 	restored := vfs.NewMem()
-	must(t, restoreOn(t, restored, s.dest, backup.Options{}))
+	must(t, enginetest.RestoreBackup(t, restored, s.dest, backup.Options{}))
 	host, shut := openRestored(t, restored)
 	defer shut()
 	afterwards(t, host, map[string]object.ID{"main": instant})
@@ -157,7 +157,7 @@ func TestBackupOfARemovedServer(t *testing.T) {
 			t.Errorf("the backup of a server that was removed: %v", err)
 		}
 	}
-	if all := whole(t, s.dest); len(all) != 1 || all[0].Number != first.Number {
+	if all := enginetest.CheckBackups(t, s.dest); len(all) != 1 || all[0].Number != first.Number {
 		t.Errorf("%+v", all)
 	}
 	for number, tip := range map[uint64]object.ID{1: before, 2: s.tip} {
@@ -168,7 +168,7 @@ func TestBackupOfARemovedServer(t *testing.T) {
 			}
 		}
 		restored := vfs.NewMem()
-		must(t, restoreOn(t, restored, s.dest, backup.Options{Number: number}))
+		must(t, enginetest.RestoreBackup(t, restored, s.dest, backup.Options{Number: number}))
 		host, shut := openRestored(t, restored)
 		afterwards(t, host, map[string]object.ID{"main": tip})
 		shut()
@@ -297,7 +297,7 @@ func TestBackupOfStoresAway(t *testing.T) {
 	stores := &awayStores{Store: keys, files: files, rowsLeft: plenty}
 	host := enginetest.OpenOver(t, stores, &cachedBucket{files, stores}, smallHot)
 	t.Cleanup(func() { must(t, host.Close(context.Background())) }) //nolint:usetesting // t.Context has ended
-	dest, shutDest := openBackups(t, vfs.NewMem())
+	dest, shutDest := enginetest.OpenBackups(t, vfs.NewMem())
 	t.Cleanup(shutDest)
 	repo := enginetest.Create(t, host, "r")
 	var tip object.ID
@@ -340,7 +340,7 @@ func TestBackupOfStoresAway(t *testing.T) {
 		t.Errorf("%d files were opened, and the folder had %d of %d", opened, there, len(stored))
 	}
 	restored := vfs.NewMem()
-	must(t, restoreOn(t, restored, dest, backup.Options{}))
+	must(t, enginetest.RestoreBackup(t, restored, dest, backup.Options{}))
 	copied, shutCopy := openRestored(t, restored)
 	defer shutCopy()
 	afterwards(t, copied, map[string]object.ID{"main": tip})
@@ -356,7 +356,7 @@ func TestBackupAfterACrash(t *testing.T) {
 	t.Parallel()
 	s := newSharedBackup(t)
 	disk := vfs.NewCrashableMem()
-	dest, shutDest := openBackups(t, disk)
+	dest, shutDest := enginetest.OpenBackups(t, disk)
 	_, err := s.copier.Backup(t.Context(), dest, backup.Options{})
 	must(t, err)
 	before := s.tip
@@ -373,26 +373,26 @@ func TestBackupAfterACrash(t *testing.T) {
 		t.Errorf("only %d steps", len(after))
 	}
 	for step, fs := range after {
-		dest, shutDest := openBackups(t, fs)
+		dest, shutDest := enginetest.OpenBackups(t, fs)
 		if left, err := fs.List("backups/incoming/local"); err != nil || slices.ContainsFunc(left, func(name string) bool {
 			return strings.HasPrefix(name, "~")
 		}) {
 			t.Errorf("step %d: %q is left, %v", step, left, err)
 		}
-		if all := whole(t, dest); len(all) != 1 {
+		if all := enginetest.CheckBackups(t, dest); len(all) != 1 {
 			t.Errorf("step %d: %+v", step, all)
 		}
 		report, err := s.copier.Backup(t.Context(), dest, backup.Options{})
 		if err != nil || report.Number != 2 {
 			t.Errorf("step %d: %+v, %v", step, report, err)
 		}
-		whole(t, dest)
+		enginetest.CheckBackups(t, dest)
 		for number, tip := range map[uint64]object.ID{1: before, 2: s.tip} {
 			if step%5 > 0 { // opening a store takes a while
 				continue
 			}
 			restored := vfs.NewMem()
-			must(t, restoreOn(t, restored, dest, backup.Options{Number: number}))
+			must(t, enginetest.RestoreBackup(t, restored, dest, backup.Options{Number: number}))
 			host, shut := openRestored(t, restored)
 			afterwards(t, host, map[string]object.ID{"main": tip})
 			shut()

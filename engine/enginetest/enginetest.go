@@ -3,7 +3,8 @@
 // The stores are the real ones on a file system in memory, so that nothing is mocked and tests
 // leave no files behind. Start at [Open]; [OpenOn] opens a host again on the same file system,
 // after a crash; [OpenOver] opens one beside another; [OpenBehind] lets a test meddle with the
-// keys. A [Writer] makes writes of every kind that may be refused.
+// keys. A [Writer] makes writes of every kind that may be refused. [OpenBackups] opens a folder of
+// backups.
 package enginetest
 
 import (

@@ -52,6 +52,8 @@ type flipped struct {
 	client *gitClient
 	large  object.ID // of a blob that a push brought
 
+	backups []olderBackups
+
 	host *engine.Host
 	rest map[string]api.Handler
 	git  *githttp.Door
@@ -99,21 +101,28 @@ func (f *flipped) shut() {
 	must(f.host.Close(context.Background()))
 }
 
-// newFlipped fills a store by pushes, through the API, and with a fork: segments with all that
-// stands beside them, hot objects, a large file of each kind, and packs in the clone cache.
-func newFlipped(t *testing.T) *flipped {
-	t.Helper()
-	f := &flipped{t: t, fs: vfs.NewMem()}
+func (f *flipped) openStores() {
+	f.t.Helper()
 	var err error
 	f.keys, err = kv.OpenPebble("keys",
 		kv.PebbleOptions{FS: f.fs, MemoryBytes: 8 << 20, Logger: slog.New(slog.DiscardHandler)})
 	must(err)
 	f.files, err = file.OpenDir("files", file.DirOptions{FS: filetest.AtomicRenames(f.fs)})
 	must(err)
-	t.Cleanup(func() {
-		must(f.files.Close())
-		must(f.keys.Close())
-	})
+}
+
+func (f *flipped) shutStores() {
+	f.t.Helper()
+	must(errors.Join(f.files.Close(), f.keys.Close()))
+}
+
+// newFlipped fills a store by pushes, through the API, and with a fork: segments with all that
+// stands beside them, hot objects, a large file of each kind, and packs in the clone cache.
+func newFlipped(t *testing.T) *flipped {
+	t.Helper()
+	f := &flipped{t: t, fs: vfs.NewMem()}
+	f.openStores()
+	t.Cleanup(f.shutStores)
 	f.open()
 	git := oracle.New(t)
 	f.client = &gitClient{git: git, objects: make(map[object.ID]made)}
@@ -123,6 +132,7 @@ func newFlipped(t *testing.T) *flipped {
 		large = fmt.Appendf(large, "line %d of %x\n", len(large), random.Uint64())
 	}
 	parent := git.Seed(oracle.History{Seed: 5, Commits: 25, Files: 8, Tags: true})
+	var err error
 	f.large, err = object.ParseID(git.Write("blob", large))
 	must(err)
 	tree := git.Input([]byte(git.Git("ls-tree", parent)+"\n100644 blob "+f.large.String()+"\tlarge\n"), "mktree")
@@ -133,26 +143,26 @@ func newFlipped(t *testing.T) *flipped {
 	enginetest.Push(t, pushed, git.Input([]byte(tip+"\n"), "pack-objects", "--revs", "--stdout", "-q",
 		"--delta-base-offset"),
 		engine.Command{Name: "refs/heads/main", New: id})
-	actor := engine.Actor{Org: enginetest.Org, Subject: "test"}
 	enginetest.Create(t, f.host, "written")
 	f.commit("written", "main", "", "large", string(large[:1<<20+3000]))
 	for i := range 6 {
 		f.commit("written", "main", "", "small", strings.Repeat(fmt.Sprintln("version", i), 40))
 	}
 	f.commit("pushed", "main", "", "on/top", "one\n")
+	f.keepBackup([]ask{wholeClone("pushed", f.head("pushed")), wholeClone("written", f.head("written"))})
 	f.maintain()
 	for i := range 4 {
 		f.commit("written", "main", "", "hot", strings.Repeat(fmt.Sprintln("hot", i), 60))
 	}
 	f.commit("written", "side", "main", "small", "another\n"+strings.Repeat(fmt.Sprintln("version", 5), 40))
 	f.commit("pushed", "side", "main", "on/side", "two\n")
-	_, err = f.host.CreateRepository(t.Context(), actor,
+	_, err = f.host.CreateRepository(t.Context(), engine.Actor{Org: enginetest.Org, Subject: "test"},
 		engine.CreateRequest{Name: "fork", Base: &engine.Base{Name: "pushed", Commit: tip}})
 	must(err)
 	f.commit("fork", "main", "", "own", "of the fork\n")
 	f.note("pushed", tip)
 	f.asks = f.allAsks(tip, parent)
-	f.baseline()
+	f.baseline(f.asks)
 	f.maintainFiles()
 	return f
 }
@@ -169,7 +179,8 @@ func (f *flipped) maintain() {
 func (f *flipped) maintainFiles() {
 	f.shut()
 	f.open()
-	f.baseline()
+	f.baseline(f.asks)
+	f.keepBackup(f.asks)
 	f.shut()
 }
 
@@ -220,15 +231,7 @@ func (f *flipped) allAsks(tip, parent string) []ask {
 		asks = append(asks, ask{name: repo + " " + target, repo: repo, method: "POST", target: v1 + target, body: body})
 	}
 	clone := func(name, repo string, version int, lines ...string) {
-		one := ask{
-			name: name + " of " + repo, repo: repo, method: "POST", target: "/" + repo + ".git/git-upload-pack",
-			git: true, body: requestText(lines...),
-		}
-		one.header = map[string]string{"Content-Type": "application/x-git-upload-pack-request"}
-		if version > 0 {
-			one.header["Git-Protocol"] = fmt.Sprint("version=", version)
-		}
-		asks = append(asks, one)
+		asks = append(asks, cloneAsk(name, repo, version, lines...))
 	}
 	for _, repo := range []string{"pushed", "written", "fork"} {
 		get(repo, "/file?path=large")
@@ -243,7 +246,7 @@ func (f *flipped) allAsks(tip, parent string) []ask {
 		head := f.head(repo)
 		get(repo, "/commit?sha="+head)
 		get(repo, "/diff?sha="+head)
-		clone("clone", repo, 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "want "+head, "done", "0000")
+		asks = append(asks, wholeClone(repo, head))
 		clone("shallow clone", repo, 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "deepen 1", "want "+head,
 			"done", "0000")
 		clone("clone without blobs", repo, 2, "command=fetch", "object-format=sha1", "0001", "filter blob:none", "want "+head,
@@ -267,6 +270,24 @@ func (f *flipped) allAsks(tip, parent string) []ask {
 	clone("fetch", "pushed", 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "thin-pack", "want "+tip,
 		"have "+parent, "done", "0000")
 	return asks
+}
+
+// cloneAsk is a request of a git client, by a version of the protocol.
+func cloneAsk(name, repo string, version int, lines ...string) ask {
+	one := ask{
+		name: name + " of " + repo, repo: repo, method: "POST", target: "/" + repo + ".git/git-upload-pack",
+		git: true, body: requestText(lines...),
+	}
+	one.header = map[string]string{"Content-Type": "application/x-git-upload-pack-request"}
+	if version > 0 {
+		one.header["Git-Protocol"] = fmt.Sprint("version=", version)
+	}
+	return one
+}
+
+func wholeClone(repo, head string) ask {
+	return cloneAsk("clone", repo, 2, "command=fetch", "object-format=sha1", "0001", "ofs-delta", "want "+head, "done",
+		"0000")
 }
 
 // requestText puts lines into packets; a line of four digits is a packet by itself.
@@ -303,10 +324,10 @@ func (f *flipped) head(repo string) string {
 }
 
 // baseline records the answers of an undamaged store, which must be the same each time.
-func (f *flipped) baseline() {
+func (f *flipped) baseline(asks []ask) {
 	f.t.Helper()
-	for i := range f.asks {
-		one := &f.asks[i]
+	for i := range asks {
+		one := &asks[i]
 		got := f.do(one)
 		if got.err != nil || got.status/100 != 2 {
 			f.t.Fatalf("%s of the undamaged store: %d %.200s, %v", one.name, got.status, got.body, got.err)
@@ -457,7 +478,7 @@ type place struct {
 	name string
 	size int64
 	key  []byte // of the key-value store; nil for a file
-	data []byte // its value
+	data []byte // the undamaged value or file
 }
 
 // places returns every file of the stores and of the clone cache, and the values of hot objects,
@@ -465,29 +486,19 @@ type place struct {
 func (f *flipped) places() map[string][]place {
 	f.t.Helper()
 	all := map[string][]place{}
-	var visit func(dir string)
-	visit = func(dir string) {
-		names, err := f.fs.List(dir)
-		must(err)
+	for _, dir := range []string{"files", "cache"} {
+		names := filesBelow(f.fs, dir)
+		slices.SortFunc(names, func(a, b string) int { return strings.Compare(path.Base(a), path.Base(b)) }) // by age
 		for _, name := range names {
-			full := f.fs.PathJoin(dir, name)
-			info, err := f.fs.Stat(full)
-			must(err)
 			kind := path.Ext(name)
 			if dir == "cache" {
 				kind = "clone"
 			}
-			switch {
-			case info.IsDir():
-				visit(full)
-			case name == "LOCK" || info.Size() == 0:
-			default:
-				all[kind] = append(all[kind], place{name: full, size: info.Size()})
+			if data := readAll(f.fs, name); path.Base(name) != "LOCK" && len(data) > 0 {
+				all[kind] = append(all[kind], place{name: name, size: int64(len(data)), data: data})
 			}
 		}
 	}
-	visit("files")
-	visit("cache")
 	for _, table := range "ogfmV" {
 		for pair, err := range f.keys.Scan(f.t.Context(),
 			kv.ScanOptions{Start: []byte{byte(table)}, End: []byte{byte(table) + 1}}) {
@@ -499,6 +510,32 @@ func (f *flipped) places() map[string][]place {
 		}
 	}
 	return all
+}
+
+// filesBelow returns the files below a folder.
+func filesBelow(fs vfs.FS, dir string) []string {
+	names, err := fs.List(dir)
+	must(err)
+	var found []string
+	for _, name := range names {
+		name = fs.PathJoin(dir, name)
+		info, err := fs.Stat(name)
+		must(err)
+		if info.IsDir() {
+			found = append(found, filesBelow(fs, name)...)
+		} else {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+func readAll(fs vfs.FS, name string) []byte {
+	open, err := fs.Open(name)
+	must(err)
+	data, err := io.ReadAll(open)
+	must(errors.Join(err, open.Close()))
+	return data
 }
 
 // damage changes a bit, a byte or a page of a place, and returns a function that restores it and
@@ -560,8 +597,8 @@ func (f *flipped) writeAt(at *place, p []byte, offset int64) {
 }
 
 // TestFlips damages a store in one place at a time and sends all requests: each answer is right, or
-// an error that the client cannot miss. The full check finds the damage. PACKHORSE_CASE_COUNT is
-// the number of places.
+// an error that the client cannot miss. The full check finds the damage. A backup is whole or tells
+// of it, and the older ones stay as they are. PACKHORSE_CASE_COUNT is the number of places.
 func TestFlips(t *testing.T) {
 	t.Parallel()
 	f := newFlipped(t)
@@ -578,27 +615,15 @@ func TestFlips(t *testing.T) {
 			t.Fatalf("there is no %s among %q", kind, kinds)
 		}
 	}
-	random := rand.New(rand.NewPCG(2, 3))
+	random, ofBackups := rand.New(rand.NewPCG(2, 3)), rand.New(rand.NewPCG(2, 4))
 	counts := map[string]int{}
 	for i := range oracle.CaseCount(t, 30, 10) {
 		kind := kinds[i%len(kinds)]
 		at := &places[kind][random.IntN(len(places[kind]))]
 		how, restore, changed := f.damage(at, random)
 		f.open()
-		refused := 0
-		asked := random.Perm(len(f.asks))[:len(f.asks)/3]
-		for _, n := range asked {
-			one := &f.asks[n]
-			got := f.do(one)
-			switch {
-			case got.err == nil && got == one.want:
-			case got.err != nil && (got.status >= 500 || got.status < 300):
-				refused++
-			default:
-				t.Errorf("%s: %s: %d %.100q, %v; want what was told before, or an error", how, one.name, got.status, got.body,
-					got.err)
-			}
-		}
+		asked := someOf(f.asks, random)
+		refused := f.holdAnswers(how, asked)
 		if refused > 0 && kind != "clone" && f.host.DamageCount() == 0 {
 			t.Errorf("%s: %d answers were refused, and no damage was counted", how, refused)
 		}
@@ -609,6 +634,9 @@ func TestFlips(t *testing.T) {
 		if refused > 0 && !found && kind != "clone" {
 			t.Errorf("%s: %d answers were refused, and fsck finds nothing", how, refused)
 		}
+		if f.holdBackup(ofBackups, how, at, found, i/len(kinds)%restoredEvery == 0) {
+			counts[kind+" backups"]++
+		}
 		counts[kind+" cases"]++
 		counts[kind+" refused"] += refused
 		counts[kind+" asked"] += len(asked)
@@ -616,12 +644,38 @@ func TestFlips(t *testing.T) {
 		restore()
 	}
 	f.open()
-	f.baseline()
+	f.baseline(f.asks)
 	f.shut()
 	for _, kind := range kinds {
-		t.Logf("%s: %d cases, %d of %d answers refused", kind, counts[kind+" cases"], counts[kind+" refused"],
-			counts[kind+" asked"])
+		t.Logf("%s: %d cases, %d of %d answers and %d backups refused", kind, counts[kind+" cases"],
+			counts[kind+" refused"], counts[kind+" asked"], counts[kind+" backups"])
 	}
+}
+
+// someOf returns a third of the requests.
+func someOf(asks []ask, random *rand.Rand) []*ask {
+	var some []*ask
+	for _, n := range random.Perm(len(asks))[:(len(asks)+2)/3] {
+		some = append(some, &asks[n])
+	}
+	return some
+}
+
+// holdAnswers wants the answers that were told before, or errors, whose number it returns.
+func (f *flipped) holdAnswers(how string, asks []*ask) (refused int) {
+	f.t.Helper()
+	for _, one := range asks {
+		got := f.do(one)
+		switch {
+		case got.err == nil && got == one.want:
+		case got.err != nil && (got.status >= 500 || got.status < 300):
+			refused++
+		default:
+			f.t.Errorf("%s: %s: %d %.100q, %v; want what was told before, or an error", how, one.name, got.status, got.body,
+				got.err)
+		}
+	}
+	return refused
 }
 
 // found reports whether the check of everything finds damage, or else scrubbing.

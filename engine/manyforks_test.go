@@ -34,24 +34,43 @@ type manyForks struct {
 	forks    []oneFork
 	serial   int
 
-	links  map[object.ID][]object.ID
-	types  map[object.ID]object.Type
-	all    []object.ID                        // the keys of links
-	files  map[object.ID]map[string]object.ID // blobs by path, by commit
-	latest []object.ID                        // commits that were made last, anywhere
+	links map[object.ID][]object.ID
+	types map[object.ID]object.Type
+	all   []object.ID                        // the keys of links, the oldest first
+	files map[object.ID]map[string]object.ID // blobs by path, by commit
 }
 
 // oneFork is a fork with its refs at first and the commit that was made in it.
 type oneFork struct {
 	name     string
 	branches map[string]object.ID
+	known    int // the number of objects that were known then
 	own      object.ID
 }
+
+// tips returns the tips of the refs at first, in the order of their names.
+func (f *oneFork) tips() []object.ID {
+	var tips []object.ID
+	for _, name := range slices.Sorted(maps.Keys(f.branches)) {
+		tips = append(tips, f.branches[name])
+	}
+	return tips
+}
+
+const (
+	// changesMax bounds the changes of the base: more forks than that are made several at a time.
+	changesMax = 500
+	// askedAll is the number of objects up to which a fork is asked for all that there are.
+	askedAll = 1000
+)
 
 // TestManyForks makes forks of a base between commits, force-moves and deletions of its branches,
 // and maintenance. Each is at once listed, cloned, committed to and asked for objects by ID: it has
 // what its first refs reach and its own, and nothing else. A sample is asked again when all have
 // been made. PACKHORSE_FORKS is their number.
+//
+// The number of changes of the base is bounded: a clone of a fork reads all that the base reaches,
+// and the maintenance and the check of a fork read all that it has borrowed.
 func TestManyForks(t *testing.T) {
 	t.Parallel()
 	count := oracle.ForkCount(t, 40, 12)
@@ -66,22 +85,28 @@ func TestManyForks(t *testing.T) {
 	for range 8 {
 		m.commitTo("main")
 	}
-	exact := max(1, count/100) // git looks at every so many clones
+	exact, round := max(1, count/100), max(8, count/8) // git looks at every so many clones
+	together := max(1, count/changesMax)
 	for i := range count {
-		m.changeBase()
+		if i%together == 0 {
+			m.changeBase()
+		}
 		m.fork(i%exact == 0)
 		if t.Failed() {
 			return
 		}
-		if i%max(8, count/8) == 3 {
-			m.maintain(i%2 == 0)
+		switch {
+		case i%round == 3:
+			m.maintain(i/round%2 == 1)
+		case i%(32*together) == 31:
+			m.maintainBase()
 		}
 	}
 	m.maintain(true)
 	m.shut()
 	m.open()
 	for range min(count, 100) {
-		m.askAgain(m.forks[m.random.IntN(count)])
+		m.askAgain(&m.forks[m.random.IntN(count)])
 	}
 	checkSound(t.Context(), t, m.host)
 }
@@ -107,6 +132,20 @@ func (m *manyForks) maintain(all bool) {
 	options := engine.MaintainOptions{All: all, Grace: -1, ReaderGrace: -1}
 	for done, err := range m.host.Maintain(m.t.Context(), options) {
 		must(m.t, errors.Join(err, done.Err))
+	}
+}
+
+// maintainBase is maintain of the base alone, which is the oldest repository and comes first. A
+// server does so in the background after many writes: until then a fork takes all small layers.
+func (m *manyForks) maintainBase() {
+	m.t.Helper()
+	options := engine.MaintainOptions{Grace: -1, ReaderGrace: -1}
+	for done, err := range m.host.Maintain(m.t.Context(), options) {
+		must(m.t, errors.Join(err, done.Err))
+		if done.Name != "base" {
+			m.t.Fatalf("%s is maintained before the base", done.Name)
+		}
+		break
 	}
 }
 
@@ -178,9 +217,6 @@ func (m *manyForks) commit(repo *engine.Repository, target engine.CommitTarget, 
 		m.files[result.New][c.path] = id
 	}
 	m.learn(repo, result.New)
-	if m.latest = append(m.latest, result.New); len(m.latest) > 20 {
-		m.latest = m.latest[1:]
-	}
 	return result.New
 }
 
@@ -211,66 +247,70 @@ func (m *manyForks) learn(repo *engine.Repository, tip object.ID) {
 	}
 }
 
-// reach returns the objects that commits reach.
-func (m *manyForks) reach(tips ...object.ID) map[object.ID]bool {
-	reached := map[object.ID]bool{}
+// reached are the objects that commits reach.
+type reached struct {
+	ids []object.ID
+	has map[object.ID]bool
+}
+
+func (m *manyForks) reach(tips ...object.ID) reached {
+	r := reached{has: map[object.ID]bool{}}
 	for ids := slices.Clone(tips); len(ids) > 0; {
 		last := len(ids) - 1
 		id := ids[last]
 		ids = ids[:last]
-		if !reached[id] {
-			reached[id] = true
+		if !r.has[id] {
+			r.has[id] = true
+			r.ids = append(r.ids, id)
 			ids = append(ids, m.links[id]...)
 		}
 	}
-	return reached
+	return r
 }
 
 // fork makes a fork and asks everything of it.
 func (m *manyForks) fork(exact bool) {
 	m.t.Helper()
-	f := oneFork{name: fmt.Sprint("fork-", len(m.forks)), branches: maps.Clone(m.branches)}
+	f := oneFork{name: fmt.Sprint("fork-", len(m.forks)), branches: maps.Clone(m.branches), known: len(m.all)}
 	_, err := m.host.CreateRepository(m.t.Context(), acme,
 		engine.CreateRequest{Name: f.name, Base: &engine.Base{Name: "base"}})
 	must(m.t, err)
-	m.holdRefs(f)
+	m.holdRefs(f.name, f.branches)
 	m.holdFiles(f.name, f.branches["main"])
-	tips := slices.Collect(maps.Values(f.branches))
-	m.holdClone(f.name, exact, tips...)
+	m.holdClone(f.name, exact, m.reach(f.tips()...), f.tips())
 	if m.random.IntN(2) == 0 { // before and after its own commit
-		m.holdObjects(f.name, m.reach(tips...))
+		m.holdObjects(&f, m.reach(f.tips()...))
 	}
 	f.own = m.commit(m.repository(f.name), main, f.branches["main"])
 	m.holdFiles(f.name, f.own)
-	m.holdObjects(f.name, m.reach(append(tips, f.own)...))
+	m.holdObjects(&f, m.reach(append(f.tips(), f.own)...))
 	m.forks = append(m.forks, f)
 	if len(m.forks)%5 == 0 { // another fork, while the base goes on
-		m.askAgain(m.forks[m.random.IntN(len(m.forks))])
+		m.askAgain(&m.forks[m.random.IntN(len(m.forks))])
 	}
 }
 
 // askAgain asks an older fork.
-func (m *manyForks) askAgain(f oneFork) {
+func (m *manyForks) askAgain(f *oneFork) {
 	m.t.Helper()
-	tips := append(slices.Collect(maps.Values(f.branches)), f.own)
 	m.holdFiles(f.name, f.own)
-	m.holdObjects(f.name, m.reach(tips...))
-	f.branches = maps.Clone(f.branches)
-	f.branches["main"] = f.own
-	m.holdRefs(f)
-	m.holdClone(f.name, false, slices.Collect(maps.Values(f.branches))...)
+	m.holdObjects(f, m.reach(append(f.tips(), f.own)...))
+	now := oneFork{branches: maps.Clone(f.branches)}
+	now.branches["main"] = f.own
+	m.holdRefs(f.name, now.branches)
+	m.holdClone(f.name, false, m.reach(now.tips()...), now.tips())
 }
 
-func (m *manyForks) holdRefs(f oneFork) {
+func (m *manyForks) holdRefs(name string, branches map[string]object.ID) {
 	m.t.Helper()
-	page, err := m.repository(f.name).Branches(m.t.Context(), refs.Main, "", 100)
+	page, err := m.repository(name).Branches(m.t.Context(), refs.Main, "", 100)
 	must(m.t, err)
 	found := map[string]object.ID{}
 	for _, branch := range page.Items {
 		found[branch.Name] = branch.Tip
 	}
-	if !maps.Equal(found, f.branches) {
-		m.t.Errorf("%s has branches %v, want %v", f.name, found, f.branches)
+	if !maps.Equal(found, branches) {
+		m.t.Errorf("%s has branches %v, want %v", name, found, branches)
 	}
 }
 
@@ -292,14 +332,13 @@ func (m *manyForks) holdFiles(name string, commit object.ID) {
 }
 
 // holdClone wants all objects that tips reach, and no others: by number, and exactly by git.
-func (m *manyForks) holdClone(name string, exact bool, tips ...object.ID) {
+func (m *manyForks) holdClone(name string, exact bool, want reached, tips []object.ID) {
 	m.t.Helper()
 	slices.SortFunc(tips, object.ID.Compare)
 	packed, err := clone(m.repository(name), engine.FetchRequest{Wants: slices.Compact(tips)}, engine.SendOptions{})
 	must(m.t, err)
-	want := m.reach(tips...)
-	if n := binary.BigEndian.Uint32(packed[8:]); int(n) != len(want) {
-		m.t.Errorf("%s: a clone has %d objects, want %d", name, n, len(want))
+	if n := binary.BigEndian.Uint32(packed[8:]); int(n) != len(want.ids) {
+		m.t.Errorf("%s: a clone has %d objects, want %d", name, n, len(want.ids))
 	}
 	if !exact {
 		return
@@ -307,48 +346,53 @@ func (m *manyForks) holdClone(name string, exact bool, tips ...object.ID) {
 	git := oracle.New(m.t)
 	git.Input(packed, "index-pack", "--strict", "--stdin")
 	for _, line := range git.Objects() {
-		if id := mustID(m.t, line[:object.HexSize]); !want[id] {
+		if id := mustID(m.t, line[:object.HexSize]); !want.has[id] {
 			m.t.Errorf("%s: a clone has %s, a %s", name, id, m.types[id])
 		}
 	}
 }
 
-// holdObjects asks for objects by ID: those that may be read, those that were written last, and any
-// others.
-func (m *manyForks) holdObjects(name string, may map[object.ID]bool) {
+// asked returns the objects to ask a fork for. Of many objects, these are the ones that were made
+// last, the newest first, those that were made first after the fork, and a sample each of what it
+// may read and may not.
+func (m *manyForks) asked(f *oneFork, may reached) []object.ID {
+	if len(m.all) <= askedAll {
+		return m.all
+	}
+	ids := slices.Clone(m.all[len(m.all)-60:])
+	slices.Reverse(ids)
+	ids = append(ids, m.all[f.known:min(f.known+40, len(m.all))]...)
+	for range 50 {
+		ids = append(ids, may.ids[m.random.IntN(len(may.ids))])
+	}
+	for others := 0; others < 50 && len(may.ids) < len(m.all); {
+		if id := m.all[m.random.IntN(len(m.all))]; !may.has[id] {
+			ids = append(ids, id)
+			others++
+		}
+	}
+	return ids
+}
+
+// holdObjects asks for objects by ID: a fork has those that it may read, and no others.
+func (m *manyForks) holdObjects(f *oneFork, may reached) {
 	m.t.Helper()
-	repo := m.repository(name)
+	repo := m.repository(f.name)
 	view, err := repo.Objects(m.t.Context())
 	must(m.t, err)
 	defer view.Close()
-	asked := slices.Clone(m.latest)
-	for range 20 {
-		asked = append(asked, m.all[m.random.IntN(len(m.all))])
-	}
-	for _, commit := range m.latest[max(0, len(m.latest)-4):] {
-		for id := range m.reach(commit) {
-			if asked = append(asked, id); len(asked) > 80 {
-				break
-			}
-		}
-	}
-	for id := range may {
-		if asked = append(asked, id); len(asked) > 100 {
-			break
-		}
-	}
-	for _, id := range asked {
+	for _, id := range m.asked(f, may) {
 		kind, _, err := view.Read(m.t.Context(), id)
-		if may[id] && (err != nil || kind != m.types[id]) || !may[id] && !errors.Is(err, odb.ErrNotFound) {
-			m.t.Errorf("%s: read %s, a %s that it may read: %t: %v", name, id, m.types[id], may[id], err)
+		if may.has[id] && (err != nil || kind != m.types[id]) || !may.has[id] && !errors.Is(err, odb.ErrNotFound) {
+			m.t.Errorf("%s: read %s, a %s that it may read: %t: %v", f.name, id, m.types[id], may.has[id], err)
 		}
 		if m.types[id] != object.TypeCommit {
 			continue
 		}
 		_, err = repo.Commit(m.t.Context(), named(id))
-		m.holdFound(name, id, may[id], err)
+		m.holdFound(f.name, id, may.has[id], err)
 		fetch, err := repo.Fetch(m.t.Context(), engine.FetchRequest{Wants: []object.ID{id}})
-		m.holdFound(name, id, may[id], err)
+		m.holdFound(f.name, id, may.has[id], err)
 		if err == nil {
 			fetch.Close()
 		}

@@ -26,9 +26,9 @@ import (
 )
 
 // BenchmarkLand lands 100 branches, or PACKHORSE_LAND_BRANCHES, that each change one file of 10,000
-// in 100 folders: in one request, by one merge after the other, and in git merge-tree --stdin, which
-// makes the same merges but stores no commits and moves no branch. The metric is merges a second;
-// those of the server are synced to disk.
+// in 100 folders: in one request, by one merge after the other, and in git merge-tree --stdin,
+// which makes the same merges but stores no commits and moves no branch. The metric is merges a
+// second; those of the server are synced to disk.
 func BenchmarkLand(b *testing.B) {
 	const files = 10_000
 	branches := 100

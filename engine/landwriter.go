@@ -36,7 +36,7 @@ func newLandWriter(ctx context.Context, q *odb.Quarantine) *landWriter {
 				for i := range w.objects {
 					if err := w.objects[i].Write(ctx, q); err != nil {
 						end() // what follows may build on it
-						return struct{}{}, fmt.Errorf("land %s: %w", w.source, err)
+						return struct{}{}, fmt.Errorf("write what %s came to: %w", w.source, err)
 					}
 				}
 				return struct{}{}, nil

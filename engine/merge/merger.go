@@ -18,6 +18,7 @@ type Merger struct {
 	view      *odb.View
 	relations *revwalk.Relations
 	objects   *objects
+	several   bool // a merge was made
 	// bases are the trees of virtual merge bases. They are among the objects.
 	bases map[string]object.ID
 }
@@ -39,7 +40,8 @@ func (m *Merger) begin(ctx context.Context, o *Options) error {
 		}
 		m.objects, m.bases = newObjects(m.view), make(map[string]object.ID)
 	}
-	m.objects.beginMerge(o.BytesMax)
+	m.objects.beginMerge(o.BytesMax, m.several)
+	m.several = true
 	return nil
 }
 

@@ -25,6 +25,7 @@ type objects struct {
 	// bases are texts that were bases of such merges, and baseSize the memory that they take.
 	bases    map[object.ID]*lines.Base
 	baseSize int64
+	several  bool  // this is not the first merge
 	size     int64 // of all fresh ones
 	before   int64 // size when the merge began
 	sizeMax  int64 // of those that the merge makes
@@ -45,8 +46,8 @@ func newObjects(view *odb.View) *objects {
 	}
 }
 
-// Bounds of what a merge finds from those before it, in bytes: what the request has anyhow, and
-// what it may take of memory that nobody else wants.
+// Bounds of what a merge finds from those before it, in bytes: what the request has anyhow, and,
+// from the second merge on, what it may take of memory that nobody else wants.
 const (
 	keptMin = 4 << 20
 	keptMax = 64 << 20
@@ -55,7 +56,8 @@ const (
 // mayKeep reports whether the next merge may find all there is and more bytes.
 func (o *objects) mayKeep(ctx context.Context, more int64) bool {
 	kept := o.size + o.baseSize + more
-	return kept <= keptMin || kept <= keptMax && fair.Spare(ctx, pathsFrom+kept) >= pathsFrom+kept
+	return kept <= keptMin ||
+		o.several && kept <= keptMax && fair.Spare(ctx, pathsFrom+kept) >= pathsFrom+kept
 }
 
 // keepBase keeps the text of a blob for other merges that have it as their base.
@@ -67,7 +69,9 @@ func (o *objects) keepBase(ctx context.Context, id object.ID, base *lines.Base) 
 }
 
 // beginMerge begins a merge, which may make new objects of sizeMax bytes.
-func (o *objects) beginMerge(sizeMax int64) { o.before, o.sizeMax = o.size, sizeMax }
+func (o *objects) beginMerge(sizeMax int64, several bool) {
+	o.before, o.sizeMax, o.several = o.size, sizeMax, several
+}
 
 // blob returns the bytes of a blob, which are not to be changed.
 func (o *objects) blob(ctx context.Context, id object.ID) ([]byte, error) {

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
@@ -73,5 +74,39 @@ func TestForkPruneKeepsItsOwnCopies(t *testing.T) {
 			w.Prune(kept, odbtest.PruneTo(0, public, secret))
 			w.Sound(public, secret)
 		})
+	}
+}
+
+// TestForkPruneWithoutItsOwn plans prunes of a fork that has nothing of its own, and of its source,
+// all of which the fork shares: neither walks anything, however large they are.
+func TestForkPruneWithoutItsOwn(t *testing.T) {
+	t.Parallel()
+	h := odbtest.NewPool(t, odb.Options{})
+	g := odbtest.NewRepository(t)
+	g.Seed(oracle.History{Seed: 3, Commits: 20})
+	fills["one segment"](h, g)
+	tip := g.Tips("refs/heads/main")[0]
+	walked := 0
+	options := odbtest.PruneTo(0, tip)
+	options.Progress = func(string, int64, int64) { walked++ }
+	plan := func(pool odb.PoolID) {
+		t.Helper()
+		prune, err := repack.PlanPrune(t.Context(), h.Store, pool, options)
+		h.Must(err)
+		if prune != nil {
+			t.Error("something is to be pruned")
+			h.Must(prune.Close())
+		}
+	}
+	plan(h.ID)
+	if walked == 0 {
+		t.Error("the source alone is not walked")
+	}
+	walked = 0
+	fork := forkPool(h, tip)
+	plan(h.ID)
+	plan(fork.ID)
+	if walked > 0 {
+		t.Errorf("%d reports of a walk", walked)
 	}
 }

@@ -86,6 +86,13 @@ func (p *Prune) plan(ctx context.Context, shareMin float64, tips, old []object.I
 	if err != nil {
 		return false, err
 	}
+	count := 0
+	for i := range own {
+		count += own[i].Count
+	}
+	if count == 0 { // of a fork that has written nothing, or of a base: all of it is shared
+		return false, nil
+	}
 	roots, err := p.roots(ctx, own, tips, old)
 	if err != nil {
 		return false, fmt.Errorf("find roots: %w", err)

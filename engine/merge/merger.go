@@ -18,7 +18,6 @@ type Merger struct {
 	view      *odb.View
 	relations *revwalk.Relations
 	objects   *objects
-	several   bool // a merge was made
 	// bases are the trees of virtual merge bases. They are among the objects.
 	bases map[string]object.ID
 }
@@ -32,16 +31,17 @@ func NewMerger(view *odb.View, relations *revwalk.Relations) *Merger {
 // begin prepares for a merge.
 func (m *Merger) begin(ctx context.Context, o *Options) error {
 	o.fill()
-	if m.objects == nil || !m.objects.mayKeep(ctx, 0) {
-		if m.objects != nil && m.BeforeForget != nil {
-			if err := m.BeforeForget(ctx); err != nil {
-				return err
-			}
+	several := m.objects != nil
+	keeps := several && m.objects.mayKeep(ctx, 0)
+	if several && !keeps && m.BeforeForget != nil {
+		if err := m.BeforeForget(ctx); err != nil {
+			return err
 		}
+	}
+	if !keeps {
 		m.objects, m.bases = newObjects(m.view), make(map[string]object.ID)
 	}
-	m.objects.beginMerge(o.BytesMax, m.several)
-	m.several = true
+	m.objects.beginMerge(o.BytesMax, several)
 	return nil
 }
 

@@ -43,8 +43,7 @@ func (b *Base) classify(ctx context.Context, other *side) (numbers []int32, coun
 	if b.numbers == nil {
 		all := make([]int32, b.text.Count())
 		if err := c.numberLines(ctx, c.a, 0, all); err != nil {
-			c.all = c.all[:0] // numbered again, these are found in their slots
-			clear(c.slots)
+			c.forget(0)
 			return nil, 0, err
 		}
 		b.numbers = all

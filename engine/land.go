@@ -173,6 +173,9 @@ func (r *Repository) planLanding(
 		view: view, relations: revwalk.NewRelations(view), changes: make(map[string][]int), tips: []object.ID{outcome.Old},
 	}
 	l.merger = merge.NewMerger(view, l.relations)
+	if err := objects.Expect(ctx, landObjectsMin*len(sources)); err != nil {
+		return outcome, err
+	}
 	if l.ancestry, err = revwalk.NewAncestry(ctx, l.relations, outcome.Old); err != nil {
 		return outcome, err
 	}
@@ -197,6 +200,9 @@ func (r *Repository) planLanding(
 	})
 	return outcome, err
 }
+
+// landObjectsMin is the number of objects of a merge that changes a folder: two trees and a commit.
+const landObjectsMin = 3
 
 // landing merges the sources of one request.
 type landing struct {

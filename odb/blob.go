@@ -84,7 +84,7 @@ func (q *Quarantine) writeStream(
 		return s.row.ID, err
 	}
 	w.AddBlocks(s.row.ID, s.blocks.Table(), s.sums)
-	q.pending.add(s.row, nil)
+	q.pending.add(s.row, segment.NoOrdinal, nil)
 	return s.row.ID, nil
 }
 

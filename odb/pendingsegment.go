@@ -14,10 +14,16 @@ import (
 )
 
 // pendingSegment is the segment that a quarantine writes once it is too large for the hot tier. Its
-// objects are whole entries and can be read while it grows.
+// objects can be read while it grows. They are whole entries, or versions of a folder as deltas
+// against the ones before.
 type pendingSegment struct {
 	store *Store
 	w     *segment.Writer
+
+	// folders are the newest versions of folders, by ID; only the writer looks at them. Their contents
+	// take folderBytes.
+	folders     map[object.ID]pendingFolder
+	folderBytes int
 
 	mu      sync.RWMutex // guards the fields below
 	ordinal map[object.ID]uint32
@@ -38,33 +44,80 @@ func newPendingSegment(ctx context.Context, s *Store) (*pendingSegment, error) {
 	return &pendingSegment{
 		store:   s,
 		w:       w,
+		folders: make(map[object.ID]pendingFolder),
 		ordinal: make(map[object.ID]uint32),
 		rows:    make(map[object.ID]GraphRow),
 		named:   make(segment.NamedIDs),
 	}, nil
 }
 
-// append writes an object, with its graph row if it is a commit. A failure leaves the earlier
-// objects intact.
-func (l *pendingSegment) append(id object.ID, t object.Type, data []byte, row *GraphRow) error {
+// pendingFolder is a tree in a pending segment. depth counts the deltas that it is built of.
+type pendingFolder struct {
+	data  []byte
+	depth int
+}
+
+const (
+	// pendingDepthMax bounds the chains of deltas in a pending segment, which are read before any
+	// maintenance: as many as in those of the hot tier.
+	pendingDepthMax = 8
+	// pendingFoldersMax bounds the bytes of trees that a pending segment holds as bases.
+	pendingFoldersMax = 4 * mebibyte
+)
+
+// append writes an object, with its graph row if it is a commit. predecessor is the version before
+// at the same path, zero if unknown. A tree's data is kept. A failure leaves the earlier objects
+// intact.
+func (l *pendingSegment) append(
+	id object.ID, t object.Type, data []byte, predecessor object.ID, row *GraphRow,
+) error {
 	start := l.w.Size()
-	written, err := l.w.AppendWhole(id, t, data)
+	before := l.folders[predecessor]
+	program, isDelta := []byte(nil), false
+	if t == object.TypeTree && before.data != nil && before.depth < pendingDepthMax {
+		program, isDelta = createDelta(before.data, data, len(data)/clearWin)
+	}
+	var written segment.Row
+	var err error
+	baseOrdinal, depth := segment.NoOrdinal, 0
+	if isDelta {
+		baseOrdinal, depth = l.ordinal[predecessor], before.depth+1
+		written, err = l.w.AppendDelta(id, t, int64(len(data)), program, l.records[baseOrdinal].Offset)
+	} else {
+		written, err = l.w.AppendWhole(id, t, data)
+	}
 	if err != nil {
 		l.w.Rewind(start)
 		return err
 	}
-	l.add(written, row)
-	l.named.Add(t, data)
+	l.add(written, baseOrdinal, row)
+	l.named.Add(t, data, before.data)
+	if t == object.TypeTree {
+		l.keepFolder(id, pendingFolder{data, depth}, predecessor)
+	}
 	return nil
 }
 
-func (l *pendingSegment) add(row segment.Row, graph *GraphRow) {
+// keepFolder keeps a tree as the base of the next one of the same folder, in the place of the one
+// before.
+func (l *pendingSegment) keepFolder(id object.ID, folder pendingFolder, predecessor object.ID) {
+	l.folderBytes -= len(l.folders[predecessor].data)
+	delete(l.folders, predecessor)
+	if l.folderBytes+len(folder.data) <= pendingFoldersMax {
+		l.folders[id] = folder
+		l.folderBytes += len(folder.data)
+	}
+}
+
+// add lists an object that has been written. baseOrdinal is that of its delta base, NoOrdinal if it
+// is whole.
+func (l *pendingSegment) add(row segment.Row, baseOrdinal uint32, graph *GraphRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ordinal[row.ID] = uint32(len(l.ids))
 	l.ids = append(l.ids, row.ID)
 	l.records = append(l.records, segment.Record{
-		Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: segment.NoOrdinal,
+		Offset: row.Offset, PackedSize: row.PackedSize, Size: row.Size, Type: row.Type, Base: baseOrdinal,
 		CRC32: row.CRC32,
 	})
 	if graph != nil {
@@ -84,6 +137,9 @@ func (l *pendingSegment) finish(ctx context.Context) (*segment.Sealed, error) {
 		r := &l.records[i]
 		row := segment.Row{
 			ID: id, Type: r.Type, Size: r.Size, Offset: r.Offset, PackedSize: r.PackedSize, Base: -1, CRC32: r.CRC32,
+		}
+		if r.Base != segment.NoOrdinal {
+			row.Base = l.records[r.Base].Offset
 		}
 		if err := l.w.AddRow(ctx, row); err != nil {
 			return nil, errors.Join(err, l.w.Abort())
@@ -119,6 +175,12 @@ func (l *pendingSegment) record(at Location) segment.Record {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.records[at.ordinal]
+}
+
+func (l *pendingSegment) id(ordinal uint32) object.ID {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.ids[ordinal]
 }
 
 func (l *pendingSegment) find(_ context.Context, id object.ID) (Location, bool, error) {
@@ -159,8 +221,12 @@ func (l *pendingSegment) stat(_ context.Context, at Location) (Info, error) {
 
 // entry returns no ordinal: the object gets its ordinal when the segment is finished.
 func (l *pendingSegment) entry(ctx context.Context, at Location) (StoredEntry, error) {
-	e, err := packedEntry(ctx, l.region(), at, l.record(at))
+	r := l.record(at)
+	e, err := packedEntry(ctx, l.region(), at, r)
 	e.Ordinal = segment.NoOrdinal
+	if err == nil && r.Base != segment.NoOrdinal {
+		e.Base = l.id(r.Base)
+	}
 	return e, err
 }
 

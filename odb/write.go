@@ -118,7 +118,7 @@ func (q *Quarantine) putRow(
 	if err := q.pending.room(); err != nil {
 		return err
 	}
-	if err := q.pending.append(id, t, data, row); err != nil {
+	if err := q.pending.append(id, t, data, predecessor, row); err != nil {
 		return err
 	}
 	return q.Allow(0)
@@ -129,6 +129,15 @@ func (q *Quarantine) putRow(
 func (q *Quarantine) fitsHot(size int) bool {
 	limits := &q.store.limits
 	return size <= limits.HotValueBytes && q.hot.size+size <= limits.HotBytes && len(q.hot.order) < limits.HotCount
+}
+
+// Expect says that count objects will be written, more or less. Those that will not fit into the
+// hot tier go to a segment from the first one on, which spares storing them twice.
+func (q *Quarantine) Expect(ctx context.Context, count int) error {
+	if count <= q.store.limits.HotCount || q.following != nil {
+		return nil
+	}
+	return q.toSegment(ctx)
 }
 
 // spill begins a segment and moves the hot objects into it, whole.
@@ -149,7 +158,7 @@ func (q *Quarantine) spill(ctx context.Context) error {
 		if graph, ok := q.hot.rows[id]; ok {
 			row = &graph
 		}
-		if err := pending.append(id, t, data, row); err != nil {
+		if err := pending.append(id, t, data, object.ZeroID, row); err != nil {
 			return discard(pending, err)
 		}
 	}

@@ -115,10 +115,14 @@ func (s *Summary) AddThinBase(id object.ID) {
 // It is nil once there are too many for a summary.
 type NamedIDs map[object.ID]struct{}
 
-// Add adds the links of an object with the content data.
-func (n *NamedIDs) Add(t object.Type, data []byte) {
+// Add adds the links of an object with the content data. before is the content of an object of the
+// same type whose links have been added, nil if there is none.
+func (n *NamedIDs) Add(t object.Type, data, before []byte) {
 	if *n == nil {
 		return
+	}
+	if t == object.TypeTree {
+		data = object.OwnEntries(data, before)
 	}
 	err := object.Links(t, data, func(id object.ID, _ object.Type) error {
 		(*n)[id] = struct{}{}

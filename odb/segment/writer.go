@@ -28,9 +28,9 @@ type Row struct {
 }
 
 // Writer writes a segment file and the graph file that belongs to it. The order of calls is: data
-// by Write, WriteAt, Rewind and AppendWhole; Complete, unless the written bytes are a complete pack
-// with its trailer; AddRow and AddGraph in any order; Finish. Abort is safe at any time and removes
-// the files.
+// by Write, WriteAt, Rewind, AppendWhole and AppendDelta; Complete, unless the written bytes are a
+// complete pack with its trailer; AddRow and AddGraph in any order; Finish. Abort is safe at any
+// time and removes the files.
 //
 // ReadAt may be called concurrently with everything; the rest belongs to one goroutine.
 type Writer struct {
@@ -107,20 +107,24 @@ const Level = pack.LevelFast
 // AppendWhole writes an object as a whole deflated entry, such as the base that completes a thin
 // pack. It returns the row, which the caller adds.
 func (w *Writer) AppendWhole(id object.ID, t object.Type, data []byte) (Row, error) {
+	header := pack.EntryHeader{Kind: pack.EntryKind(t), Size: int64(len(data))}
+	return w.appendEntry(header, data, Row{ID: id, Type: t, Size: int64(len(data)), Base: -1})
+}
+
+// AppendDelta writes an object of size bytes as the delta that builds it from an object of the same
+// type, whose entry begins at base. It returns the row, which the caller adds.
+func (w *Writer) AppendDelta(id object.ID, t object.Type, size int64, delta []byte, base int64) (Row, error) {
+	header := pack.EntryHeader{Kind: pack.KindOFSDelta, Size: int64(len(delta)), BaseDistance: w.size - base}
+	return w.appendEntry(header, delta, Row{ID: id, Type: t, Size: size, Base: base})
+}
+
+// appendEntry writes an entry and completes its row.
+func (w *Writer) appendEntry(header pack.EntryHeader, content []byte, row Row) (Row, error) {
 	buffer := packedBuffers.Get().(*[]byte)
 	defer packedBuffers.Put(buffer)
-	packed := pack.EntryHeader{Kind: pack.EntryKind(t), Size: int64(len(data))}.Append((*buffer)[:0])
-	packed = pack.Deflate(packed, data, Level)
+	packed := pack.Deflate(header.Append((*buffer)[:0]), content, Level)
 	*buffer = packed
-	row := Row{
-		ID:         id,
-		Type:       t,
-		Size:       int64(len(data)),
-		Offset:     w.size,
-		PackedSize: int64(len(packed)),
-		Base:       -1,
-		CRC32:      crc32.ChecksumIEEE(packed),
-	}
+	row.Offset, row.PackedSize, row.CRC32 = w.size, int64(len(packed)), crc32.ChecksumIEEE(packed)
 	_, err := w.Write(packed)
 	return row, err
 }

@@ -11,28 +11,45 @@ import (
 // CommonEntries returns the length in bytes of the complete entries that trees have in common at
 // their beginning. Nearly all of two successive trees is equal, and is skipped without parsing.
 func CommonEntries(tree []byte, others ...[]byte) int {
-	same, whole := len(tree), 0
+	same := len(tree)
 	for _, other := range others {
 		same = min(same, CommonPrefix(tree, other))
 	}
+	whole := WholeEntries(tree[:same])
+	if invariants.Enabled {
+		for _, other := range others {
+			invariants.Check(bytes.Equal(tree[:whole], other[:whole]), "object: entries before %d are not the same", whole)
+		}
+	}
+	return whole
+}
+
+// WholeEntries returns the length in bytes of the complete entries at the beginning of a tree.
+func WholeEntries(tree []byte) (whole int) {
 	for {
 		const modeMin = len("40000 ")
-		if whole+modeMin > same {
+		if whole+modeMin > len(tree) {
 			return whole
 		}
 		name := bytes.IndexByte(tree[whole+modeMin:], 0)
 		next := whole + modeMin + name + 1 + IDSize
-		if name < 0 || next > same {
+		if name < 0 || next > len(tree) {
 			return whole
-		}
-		if invariants.Enabled {
-			for _, other := range others {
-				invariants.Check(bytes.Equal(tree[whole:next], other[whole:next]),
-					"object: an entry at %d is not the same", whole)
-			}
 		}
 		whole = next
 	}
+}
+
+// OwnEntries returns the complete entries of a tree, a part of it, between those that it begins and
+// those that it ends with alike another tree.
+func OwnEntries(tree, other []byte) []byte {
+	begin := CommonEntries(tree, other)
+	alike := CommonSuffix(tree[begin:], other[begin:])
+	it := IterTree(tree[begin:])
+	for more := true; more && len(it.Rest()) > alike; {
+		more = it.Next()
+	}
+	return tree[begin : len(tree)-len(it.Rest())]
 }
 
 // compareBlock is the number of bytes compared at a time.

@@ -2,6 +2,9 @@ package object_test
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"packhorse/pack/object"
@@ -21,6 +24,53 @@ func TestCommonPrefixAndSuffix(t *testing.T) {
 			if n := object.CommonSuffix(a, b); n != size {
 				t.Errorf("%q, then %d bytes: a suffix of %d", ends, size, n)
 			}
+		}
+	}
+}
+
+// TestOwnEntries compares trees that differ in some places.
+func TestOwnEntries(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(5, 6))
+	entry := func(name string) object.TreeEntry {
+		e := object.TreeEntry{Mode: object.ModeBlob, Name: name}
+		for i := range e.ID {
+			e.ID[i] = byte(random.IntN(3)) // ends of entries that look like ends of others
+		}
+		return e
+	}
+	for range 500 {
+		var tree, other []object.TreeEntry
+		for i := range random.IntN(20) {
+			e := entry(fmt.Sprintf("%02d", i))
+			tree, other = append(tree, e), append(other, e)
+			switch random.IntN(8) {
+			case 0:
+				tree[len(tree)-1] = entry(e.Name)
+			case 1:
+				tree = tree[:len(tree)-1]
+			case 2:
+				other = other[:len(other)-1]
+			default:
+			}
+		}
+		data := object.AppendTree(nil, tree)
+		own := object.OwnEntries(data, object.AppendTree(nil, other))
+		told := make(map[string]bool)
+		it := object.IterTree(own)
+		for it.Next() {
+			told[string(it.Name)] = true
+		}
+		if err := it.Err(); err != nil || !bytes.Contains(data, own) {
+			t.Fatalf("%q is no part of %q: %v", own, data, err)
+		}
+		for _, e := range tree {
+			if !told[e.Name] && !slices.Contains(other, e) {
+				t.Errorf("%s is not in the other tree, and not told", e.Name)
+			}
+		}
+		if slices.Equal(tree, other) && len(own) > 0 {
+			t.Errorf("%q of equal trees", own)
 		}
 	}
 }

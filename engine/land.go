@@ -279,7 +279,7 @@ func (l *landing) land(ctx context.Context, index int, source object.ID) (Landed
 	row := odb.GraphRow{Tree: result.Tree, Parents: header.Parents, Seconds: header.When.Unix()}
 	l.relations.Add(revwalk.Commit{ID: landed.Commit, GraphRow: row})
 	made = append(made, merge.NewObject{ID: landed.Commit, Type: object.TypeCommit, Data: data})
-	if err := l.writer.add(ctx, &landWrite{source: source, objects: made}); err != nil {
+	if err := l.writer.add(ctx, landWrite{source: source, objects: made}); err != nil {
 		return landed, err
 	}
 	if err := l.ancestry.Advance(ctx, landed.Commit); err != nil {

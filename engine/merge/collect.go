@@ -10,8 +10,8 @@ import (
 
 // collect opens every folder that the sides changed and makes a node of each path that is not the
 // same in all three trees.
-func (m *threeWay) collect(ctx context.Context, trees [3]object.ID) error {
-	if err := m.open(ctx, "", trees, 0); err != nil {
+func (m *threeWay) collect(ctx context.Context) error {
+	if err := m.open(ctx, "", m.trees, 0); err != nil {
 		return err
 	}
 	return m.openPutOff(ctx)
@@ -34,22 +34,47 @@ func (m *threeWay) open(ctx context.Context, dir string, trees [3]object.ID, gon
 			return err
 		}
 	}
-	different, same, err := compareEntries(data)
+	different, runs, err := compareEntries(data)
 	if err != nil {
 		return err
 	}
-	f := &folder{same: same}
+	f := &folder{runs: runs}
 	m.folders[dir] = f
 	if gone == oursBit || gone == theirsBit {
 		for i := range different {
-			if files, _ := different[i].masks(); files == gone {
+			if files, _ := different[i].masks(); files == gone { // never of a run
 				gone = allBits
 				break
 			}
 		}
 	}
 	for i := range different {
-		if err := m.meet(ctx, dir, f, &different[i], gone); err != nil {
+		d := &different[i]
+		if d.ours != nil {
+			err = m.meetRun(ctx, dir, f, d.ours, gone)
+		} else {
+			err = m.meet(ctx, dir, f, &d.triple, gone)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meetRun leaves a run of names that only we changed as it is, unless folders in it are to be
+// opened: then it meets each of its names.
+func (m *threeWay) meetRun(ctx context.Context, dir string, f *folder, run *oursRun, gone vanished) error {
+	if !run.folders {
+		return nil
+	}
+	if gone != allBits && !m.renames[ours].mustOpen {
+		m.renames[ours].putOff = append(m.renames[ours].putOff, putOff{dir: dir, folder: f, run: run, gone: gone})
+		return m.reserve(ctx, heldBytes)
+	}
+	f.runs[run.index] = nil
+	for t := range run.names() {
+		if err := m.meet(ctx, dir, f, t, gone); err != nil {
 			return err
 		}
 	}
@@ -176,6 +201,8 @@ type putOff struct {
 	folder *folder
 	triple *triple
 	gone   vanished
+	// run has several of them.
+	run *oursRun
 }
 
 func (p *putOff) path() string {
@@ -183,6 +210,30 @@ func (p *putOff) path() string {
 		return p.node.path
 	}
 	return join(p.dir, p.triple.name)
+}
+
+// single returns what was put off, with the folders of runs one by one.
+func (m *threeWay) single(ctx context.Context, waiting []putOff) (single []putOff, err error) {
+	for i := range waiting {
+		p := &waiting[i]
+		if p.run == nil {
+			single = append(single, *p)
+			continue
+		}
+		p.folder.runs[p.run.index] = nil
+		for t := range p.run.names() {
+			if err := m.reserve(ctx, heldBytes); err != nil {
+				return nil, err
+			}
+			files, _ := t.masks()
+			if winner, ok := trivial(t.agreeing(), files); ok {
+				m.hold(p.dir, p.folder, t, winner)
+			} else {
+				single = append(single, putOff{dir: p.dir, folder: p.folder, triple: t, gone: p.gone})
+			}
+		}
+	}
+	return single, nil
 }
 
 // openPutOff opens the folders that were put off if files may have been renamed into them, and
@@ -199,11 +250,15 @@ func (m *threeWay) openPutOff(ctx context.Context) error {
 				if n := p.node; n != nil {
 					n.match, n.settled = 0, true
 					n.result, n.absent = n.stages[side], n.stages[side].Mode == 0
-				} else {
+				} else if p.run == nil {
 					m.hold(p.dir, p.folder, p.triple, side)
 				}
 			}
 			continue
+		}
+		waiting, err := m.single(ctx, waiting)
+		if err != nil {
+			return err
 		}
 		for _, p := range inHashOrder(waiting, func(p putOff) string { return p.path() }) {
 			n := p.node

@@ -3,6 +3,7 @@ package merge
 import (
 	"bytes"
 	"fmt"
+	"iter"
 
 	"packhorse/pack/object"
 )
@@ -44,46 +45,160 @@ func (t *triple) agreeing() uint8 {
 	}
 }
 
+// difference is a name that is not the same in three trees, or a run of names that only we changed,
+// all of them files or folders as in the base.
+type difference struct {
+	triple
+	ours *oursRun // nil for a name
+}
+
+// oursRun is a run of entries that are the same in base and theirs; ours has the same names.
+type oursRun struct {
+	base, ours []byte // entries as they are stored
+	folders    bool   // we changed a folder
+	index      int    // of ours among the runs of the folder
+}
+
+// names returns the names of the run, also those that we did not change.
+func (r *oursRun) names() iter.Seq[*triple] {
+	return func(yield func(*triple) bool) {
+		was, is := object.IterTree(r.base), object.IterTree(r.ours)
+		for was.Next() && is.Next() {
+			v := Version{was.Mode.Canonical(), was.ID}
+			t := &triple{name: string(was.Name), versions: [3]Version{v, {is.Mode.Canonical(), is.ID}, v}}
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
 // compareEntries returns the differences between three trees, in the order in which git finds them,
-// and the runs of stored entries that are the same in all of them.
+// and the runs of stored entries that stay: those that are the same in all of them, and those of
+// ours that only we changed.
 //
 // That order is that of the names as they come first in any of the trees. Where a name is a file
 // here and a folder there, the two are at different places, and the second is read ahead.
-func compareEntries(trees [3][]byte) (different []triple, same [][]byte, err error) {
-	var readers [3]entryReader
+func compareEntries(trees [3][]byte) (different []difference, runs [][]byte, err error) {
+	var c comparison
 	for side, data := range trees {
-		readers[side] = entryReader{rest: data}
-		readers[side].load()
+		c.readers[side] = entryReader{rest: data}
+		c.readers[side].load()
 	}
+	c.alike = [3]int{ours: notCompared, theirs: notCompared}
 	for {
-		if n := commonEntries(&readers); n > 0 {
-			same = append(same, readers[base].rest[:n:n])
-			for side := range readers {
-				readers[side].skip(n)
-			}
+		if n := c.common(); n > 0 {
+			runs = append(runs, c.readers[base].rest[:n:n])
+			c.skip([3]int{n, n, n})
 		}
-		var first []byte
-		found := false
-		for side := range readers {
-			if r := &readers[side]; r.ok && (!found || bytes.Compare(r.it.Name, first) < 0) {
-				first, found = r.it.Name, true
-			}
+		if run := c.oursRun(); run != nil {
+			run.index = len(runs)
+			runs = append(runs, run.ours)
+			different = append(different, difference{ours: run})
+			c.skip([3]int{len(run.base), len(run.ours), len(run.base)})
+			continue
 		}
+		t, found := c.next()
 		if !found {
 			break
 		}
-		t := triple{name: string(first)}
-		for side := range readers {
-			t.versions[side] = readers[side].take(t.name)
-		}
-		different = append(different, t)
+		different = append(different, difference{triple: t})
 	}
-	for side := range readers {
-		if err := readers[side].it.Err(); err != nil {
+	for side := range c.readers {
+		if err := c.readers[side].it.Err(); err != nil {
 			return nil, nil, fmt.Errorf("read tree: %w", err)
 		}
 	}
-	return different, same, nil
+	return different, runs, nil
+}
+
+// comparison reads three trees side by side.
+type comparison struct {
+	readers [3]entryReader
+	// alike is for each side the number of bytes with which it and the base go on alike, or
+	// notCompared. Each byte is compared once: a tree may have a million entries.
+	alike [3]int
+}
+
+const notCompared = -1
+
+// alikeFor returns the bytes with which base and a side go on alike; 0 where names have been read
+// ahead.
+func (c *comparison) alikeFor(side int) int {
+	if len(c.readers[base].ahead) > 0 || len(c.readers[side].ahead) > 0 {
+		return 0
+	}
+	if c.alike[side] == notCompared {
+		c.alike[side] = object.CommonPrefix(c.readers[base].rest, c.readers[side].rest)
+	}
+	return c.alike[side]
+}
+
+// common returns the length of the whole entries that all three trees go on with.
+func (c *comparison) common() int {
+	n := min(c.alikeFor(ours), c.alikeFor(theirs))
+	return object.WholeEntries(c.readers[base].rest[:n])
+}
+
+// oursRun returns the run of entries that is next, nil if it is empty.
+func (c *comparison) oursRun() *oursRun {
+	alike := c.alikeFor(theirs)
+	if alike == 0 || len(c.readers[ours].ahead) > 0 {
+		return nil
+	}
+	before, now := c.readers[base].rest, c.readers[ours].rest
+	was, is := object.IterTree(before[:alike]), object.IterTree(now)
+	run := &oursRun{}
+	for was.Next() && is.Next() && bytes.Equal(was.Name, is.Name) && was.Mode.IsTree() == is.Mode.IsTree() {
+		run.base, run.ours = before[:alike-len(was.Rest())], now[:len(now)-len(is.Rest())]
+		run.folders = run.folders || was.Mode.IsTree() && was.ID != is.ID
+	}
+	if len(run.base) == 0 {
+		return nil
+	}
+	return run
+}
+
+// next takes the name that comes first in any of the trees.
+func (c *comparison) next() (t triple, found bool) {
+	var first []byte
+	var sizes [3]int
+	for side := range c.readers {
+		r := &c.readers[side]
+		if r.ok && (!found || bytes.Compare(r.it.Name, first) < 0) {
+			first, found = r.it.Name, true
+		}
+		sizes[side] = len(r.rest)
+	}
+	if !found {
+		return t, false
+	}
+	t.name = string(first)
+	for side := range c.readers {
+		t.versions[side] = c.readers[side].take(t.name)
+		sizes[side] -= len(c.readers[side].rest)
+	}
+	c.passed(sizes)
+	return t, true
+}
+
+// skip skips whole entries of as many bytes.
+func (c *comparison) skip(sizes [3]int) {
+	for side := range c.readers {
+		c.readers[side].skip(sizes[side])
+	}
+	c.passed(sizes)
+}
+
+// passed notes that the readers have gone on by as many bytes.
+func (c *comparison) passed(sizes [3]int) {
+	for side := ours; side <= theirs; side++ {
+		if sizes[side] == sizes[base] && sizes[side] <= c.alike[side] {
+			c.alike[side] -= sizes[side]
+		} else {
+			c.alike[side] = notCompared
+		}
+	}
 }
 
 // entryReader reads a tree.
@@ -142,14 +257,4 @@ func (r *entryReader) take(name string) Version {
 // a slash followed.
 func mayFollow(current []byte, name string) bool {
 	return len(current) > len(name) && string(current[:len(name)]) == name && current[len(name)] < '/'
-}
-
-// commonEntries returns the length of the whole entries that all three trees continue with.
-func commonEntries(readers *[3]entryReader) int {
-	for side := range readers {
-		if len(readers[side].ahead) > 0 {
-			return 0
-		}
-	}
-	return object.CommonEntries(readers[base].rest, readers[ours].rest, readers[theirs].rest)
 }

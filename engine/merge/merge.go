@@ -126,8 +126,8 @@ func (r *Result) Find(ctx context.Context, path string) (Version, error) {
 // mergeTrees merges the third tree into the second, both of which come from the first; any of them
 // may be the empty tree. depth is the nesting of virtual merge bases: 0 for the requested merge.
 func mergeTrees(ctx context.Context, objects *objects, trees [3]object.ID, o Options, depth int) (*Result, error) {
-	m := newThreeWay(objects, o, depth)
-	if err := m.collect(ctx, trees); err != nil {
+	m := newThreeWay(objects, trees, o, depth)
+	if err := m.collect(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.followRenames(ctx); err != nil {
@@ -144,6 +144,7 @@ func mergeTrees(ctx context.Context, objects *objects, trees [3]object.ID, o Opt
 type threeWay struct {
 	Options
 	objects *objects
+	trees   [3]object.ID
 	depth   int
 
 	nodes      map[string]*node   // the paths that are not the same in all three trees
@@ -155,9 +156,9 @@ type threeWay struct {
 	unplaced   []Conflict // without an entry
 }
 
-func newThreeWay(objects *objects, o Options, depth int) *threeWay {
+func newThreeWay(objects *objects, trees [3]object.ID, o Options, depth int) *threeWay {
 	m := &threeWay{
-		Options: o, objects: objects, depth: depth,
+		Options: o, objects: objects, trees: trees, depth: depth,
 		nodes: make(map[string]*node), folders: make(map[string]*folder), conflicted: make(map[string]*node),
 	}
 	for side := range m.renames {

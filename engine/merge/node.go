@@ -1,6 +1,7 @@
 package merge
 
 import (
+	"slices"
 	"strings"
 
 	"packhorse/pack/object"
@@ -46,22 +47,29 @@ func (n *node) note(k Kind) {
 
 // folder is an opened folder.
 type folder struct {
-	// same are the entries that are in all three trees, in runs as they are stored.
-	same [][]byte
+	// runs are entries as they are stored, in the order of a tree, that need no node: the same in all
+	// three trees, or changed by us alone.
+	runs [][]byte
 	// held are entries of one side that need no node: the other side did not change them.
 	held []object.TreeEntry
 	// entries are those that the merge decided on.
 	entries []object.TreeEntry
 }
 
-// has returns the entry of a name that is the same in all three trees, or held.
+// empty reports whether nothing is left in the folder.
+func (f *folder) empty() bool {
+	return len(f.held) == 0 && len(f.entries) == 0 &&
+		!slices.ContainsFunc(f.runs, func(run []byte) bool { return len(run) > 0 })
+}
+
+// has returns the entry of a name that has no node.
 func (f *folder) has(name string) (Version, bool) {
 	for i := range f.held {
 		if e := &f.held[i]; e.Name == name {
 			return Version{e.Mode, e.ID}, true
 		}
 	}
-	for _, run := range f.same {
+	for _, run := range f.runs {
 		it := object.IterTree(run)
 		for it.Next() {
 			if string(it.Name) == name {
@@ -81,8 +89,7 @@ func (m *threeWay) known(path string) bool {
 	return ok
 }
 
-// unchanged returns the entry of an opened folder at path if it has no node: it is the same in all
-// three trees, or held.
+// unchanged returns the entry of an opened folder at path if it has no node.
 func (m *threeWay) unchanged(path string) (Version, bool) {
 	above, name := split(path)
 	if f := m.folders[above]; f != nil {

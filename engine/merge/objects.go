@@ -189,7 +189,11 @@ func (o *objects) unwritten(to []NewObject, id object.ID, path string) ([]NewObj
 		return to, nil
 	}
 	if f.kind == object.TypeTree {
-		it := object.IterTree(f.data)
+		data := f.data
+		if before := o.fresh[f.predecessor]; before != nil && before.written {
+			data = object.OwnEntries(data, before.data) // what that one names is written
+		}
+		it := object.IterTree(data)
 		for it.Next() {
 			if below, ok := o.fresh[it.ID]; !ok || below.written || it.Mode.Type() == object.TypeCommit {
 				continue

@@ -18,7 +18,7 @@ func (m *threeWay) resolve(ctx context.Context) (object.ID, error) {
 		if err := fair.Pause(ctx); err != nil {
 			return object.ZeroID, err
 		}
-		if err := m.completeFolder(ctx, n); err != nil {
+		if err := m.completeFolder(n); err != nil {
 			return object.ZeroID, err
 		}
 		if n.settled {
@@ -30,7 +30,7 @@ func (m *threeWay) resolve(ctx context.Context) (object.ID, error) {
 		}
 	}
 	root := m.folders[""]
-	return m.writeFolder(ctx, "", root)
+	return m.writeFolder("", root)
 }
 
 // compareDeep orders paths so that a folder comes right before its entries, as a name with a slash

@@ -1,7 +1,6 @@
 package merge
 
 import (
-	"context"
 	"slices"
 
 	"packhorse/pack/invariants"
@@ -23,18 +22,18 @@ func (m *threeWay) record(path string, v Version, absent bool) {
 
 // completeFolder makes the folder at its path the result of a node, if the folder was opened;
 // everything in it has been resolved.
-func (m *threeWay) completeFolder(ctx context.Context, n *node) error {
+func (m *threeWay) completeFolder(n *node) error {
 	f := m.folders[n.path]
 	if f == nil {
 		return nil
 	}
 	delete(m.folders, n.path)
 	n.opened = true
-	if len(f.same) == 0 && len(f.held) == 0 && len(f.entries) == 0 {
+	if f.empty() {
 		n.absent = true
 		return nil
 	}
-	id, err := m.writeFolder(ctx, n.path, f)
+	id, err := m.writeFolder(n.path, f)
 	if err != nil {
 		return err
 	}
@@ -43,8 +42,8 @@ func (m *threeWay) completeFolder(ctx context.Context, n *node) error {
 }
 
 // writeFolder makes the tree of a folder: the resolved and the held entries, and between them the
-// entries that are the same in all three trees.
-func (m *threeWay) writeFolder(_ context.Context, path string, f *folder) (object.ID, error) {
+// runs that stay.
+func (m *threeWay) writeFolder(path string, f *folder) (object.ID, error) {
 	replaced := make(map[string]bool, len(f.entries))
 	for i := range f.entries {
 		replaced[f.entries[i].Name] = true
@@ -59,34 +58,46 @@ func (m *threeWay) writeFolder(_ context.Context, path string, f *folder) (objec
 	for i := range f.entries {
 		size += len("100644 ") + len(f.entries[i].Name) + 1 + object.IDSize
 	}
-	for _, run := range f.same {
+	for _, run := range f.runs {
 		size += len(run)
 	}
 	data := make([]byte, 0, size)
 	next := 0
-	for _, run := range f.same {
+	for _, run := range f.runs {
+		copied := 0 // bytes of the run that are in data, or left out
 		it := object.IterTree(run)
-		for it.Next() {
-			e := object.TreeEntry{Mode: it.Mode.Canonical(), Name: string(it.Name), ID: it.ID}
-			for next < len(f.entries) &&
-				object.CompareEntries(f.entries[next].Name, f.entries[next].Mode.IsTree(), e.Name, e.Mode.IsTree()) < 0 {
-				data = object.AppendTreeEntry(data, &f.entries[next])
+		for at := 0; it.Next(); at = len(run) - len(it.Rest()) {
+			first := next
+			for next < len(f.entries) && object.CompareEntries(f.entries[next].Name, f.entries[next].Mode.IsTree(),
+				string(it.Name), it.Mode.IsTree()) < 0 {
 				next++
 			}
-			if !replaced[e.Name] {
-				data = object.AppendTreeEntry(data, &e)
+			again := it.Padding > 0 || it.Mode != it.Mode.Canonical() // git stores such an entry anew
+			if first == next && !again && !replaced[string(it.Name)] {
+				continue
+			}
+			data = append(data, run[copied:at]...)
+			copied = at
+			data = object.AppendTree(data, f.entries[first:next])
+			if replaced[string(it.Name)] {
+				copied = len(run) - len(it.Rest())
+			} else if again {
+				data = object.AppendTreeEntry(data, &object.TreeEntry{Mode: it.Mode.Canonical(), Name: string(it.Name), ID: it.ID})
+				copied = len(run) - len(it.Rest())
 			}
 		}
+		data = append(data, run[copied:]...)
 	}
-	for ; next < len(f.entries); next++ {
-		data = object.AppendTreeEntry(data, &f.entries[next])
-	}
+	data = object.AppendTree(data, f.entries[next:])
 	if invariants.Enabled {
 		checkOrder(path, data)
 	}
-	var predecessor object.ID
-	if n := m.nodes[path]; n != nil {
-		predecessor = n.stages[ours].ID
+	predecessor := m.trees[ours]
+	if path != "" {
+		predecessor = object.ZeroID
+		if n := m.nodes[path]; n != nil {
+			predecessor = n.stages[ours].ID
+		}
 	}
 	return m.objects.add(object.TypeTree, slices.Clip(data), predecessor)
 }

@@ -168,6 +168,9 @@ func (r *Repository) planLanding(
 		return outcome, err
 	}
 	view := objects.View().Linked()
+	if len(sources) > landReadAhead { // the newest trees of the target are in the cache once they are stored
+		view.Passing()
+	}
 	l := &landing{
 		repo: r, request: request, objects: objects, left: r.host.limits.MergeBytesMax, outcome: &outcome,
 		view: view, relations: revwalk.NewRelations(view), changes: make(map[string][]int), tips: []object.ID{outcome.Old},

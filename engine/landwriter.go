@@ -31,7 +31,7 @@ const (
 	// long as to write one.
 	landWritesTogether = 8
 	// landWritesAhead bounds the times that it has still to write.
-	landWritesAhead = 2
+	landWritesAhead = 6
 )
 
 func newLandWriter(ctx context.Context, q *odb.Quarantine) *landWriter {

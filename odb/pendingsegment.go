@@ -25,7 +25,9 @@ type pendingSegment struct {
 	folders     map[object.ID]pendingFolder
 	folderBytes int
 
-	mu      sync.RWMutex // guards the fields below
+	// mu guards the fields below. It is held for moments, for which readers do not sleep as they would
+	// at a sync.RWMutex.
+	mu      sync.Mutex
 	ordinal map[object.ID]uint32
 	ids     []object.ID
 	records []segment.Record
@@ -172,33 +174,33 @@ func (l *pendingSegment) region() segment.Region {
 }
 
 func (l *pendingSegment) record(at Location) segment.Record {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.records[at.ordinal]
 }
 
 func (l *pendingSegment) id(ordinal uint32) object.ID {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return l.ids[ordinal]
 }
 
 func (l *pendingSegment) find(_ context.Context, id object.ID) (Location, bool, error) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	ordinal, ok := l.ordinal[id]
 	return Location{layer: l, id: id, ordinal: ordinal}, ok, nil
 }
 
 func (l *pendingSegment) scan(_ context.Context, low, high object.ID, visit func(object.ID) bool) error {
-	l.mu.RLock()
+	l.mu.Lock()
 	var ids []object.ID
 	for _, id := range l.ids {
 		if id.Compare(low) >= 0 && id.Compare(high) <= 0 {
 			ids = append(ids, id)
 		}
 	}
-	l.mu.RUnlock()
+	l.mu.Unlock()
 	for _, id := range segment.SortIDs(ids) {
 		if !visit(id) {
 			break
@@ -208,8 +210,8 @@ func (l *pendingSegment) scan(_ context.Context, low, high object.ID, visit func
 }
 
 func (l *pendingSegment) graph(_ context.Context, id object.ID) (GraphRow, bool, error) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	row, ok := l.rows[id]
 	return row, ok, nil
 }

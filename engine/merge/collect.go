@@ -28,11 +28,16 @@ func (m *threeWay) open(ctx context.Context, dir string, trees [3]object.ID, gon
 		return err
 	}
 	var data [3][]byte
-	for side, id := range trees {
-		var err error
-		if data[side], err = m.objects.tree(ctx, id); err != nil {
-			return err
-		}
+	var err error
+	if data[base], err = m.objects.baseTree(ctx, trees[base]); err != nil {
+		return err
+	}
+	if data[ours], err = m.objects.tree(ctx, trees[ours]); err != nil {
+		return err
+	}
+	// Nothing of theirs is used but what is copied.
+	if data[theirs], err = m.objects.treeInto(ctx, trees[theirs], &m.objects.buffer); err != nil {
+		return err
 	}
 	different, runs, err := compareEntries(data)
 	if err != nil {

@@ -147,16 +147,17 @@ func (c *comparison) oursRun() *oursRun {
 		return nil
 	}
 	before, now := c.readers[base].rest, c.readers[ours].rest
-	was, is := object.IterTree(before[:alike]), object.IterTree(now)
-	run := &oursRun{}
-	for was.Next() && is.Next() && bytes.Equal(was.Name, is.Name) && was.Mode.IsTree() == is.Mode.IsTree() {
-		run.base, run.ours = before[:alike-len(was.Rest())], now[:len(now)-len(is.Rest())]
-		run.folders = run.folders || was.Mode.IsTree() && was.ID != is.ID
+	was, is := object.IterTree(before), object.IterTree(now)
+	ends, ownEnds, folders := 0, 0, false
+	for was.Next() && is.Next() && len(before)-len(was.Rest()) <= alike &&
+		bytes.Equal(was.Name, is.Name) && was.Mode.IsTree() == is.Mode.IsTree() {
+		ends, ownEnds = len(before)-len(was.Rest()), len(now)-len(is.Rest())
+		folders = folders || was.Mode.IsTree() && was.ID != is.ID
 	}
-	if len(run.base) == 0 {
+	if ends == 0 {
 		return nil
 	}
-	return run
+	return &oursRun{base: before[:ends:ends], ours: now[:ownEnds:ownEnds], folders: folders}
 }
 
 // next takes the name that comes first in any of the trees.

@@ -22,13 +22,16 @@ type objects struct {
 	fresh map[object.ID]*freshObject
 	// contents are the outcomes of merges of blobs, which are fresh.
 	contents map[contentKey]mergedContent
-	// bases are texts that were bases of such merges, and baseSize the memory that they take.
+	// bases are texts that were bases of such merges, trees those of merge bases, and baseSize the
+	// memory that they all take.
 	bases    map[object.ID]*lines.Base
+	trees    map[object.ID][]byte
 	baseSize int64
-	several  bool  // this is not the first merge
-	size     int64 // of all fresh ones
-	before   int64 // size when the merge began
-	sizeMax  int64 // of those that the merge makes
+	buffer   []byte // of the tree that was read last
+	several  bool   // this is not the first merge
+	size     int64  // of all fresh ones
+	before   int64  // size when the merge began
+	sizeMax  int64  // of those that the merge makes
 }
 
 // freshObject is one that a merge made.
@@ -42,7 +45,7 @@ type freshObject struct {
 func newObjects(view *odb.View) *objects {
 	return &objects{
 		view: view, fresh: make(map[object.ID]*freshObject), contents: make(map[contentKey]mergedContent),
-		bases: make(map[object.ID]*lines.Base),
+		bases: make(map[object.ID]*lines.Base), trees: make(map[object.ID][]byte),
 	}
 }
 
@@ -90,14 +93,32 @@ func (o *objects) blob(ctx context.Context, id object.ID) ([]byte, error) {
 
 // tree returns the bytes of a tree, which are not to be changed; the zero ID means none.
 func (o *objects) tree(ctx context.Context, id object.ID) ([]byte, error) {
+	return o.treeInto(ctx, id, nil)
+}
+
+// treeInto is tree with a buffer that the bytes may lie in until it is used again, nil for none.
+func (o *objects) treeInto(ctx context.Context, id object.ID, buffer *[]byte) ([]byte, error) {
 	if f, ok := o.fresh[id]; ok {
 		return f.data, nil
 	}
-	data, err := o.view.ReadTree(ctx, id)
+	data, err := o.view.ReadTreeInto(ctx, id, buffer)
 	if err != nil {
 		return nil, fmt.Errorf("read tree %s: %w", id, err)
 	}
 	return data, nil
+}
+
+// baseTree is tree for one of a merge base, which other merges are likely to have, too.
+func (o *objects) baseTree(ctx context.Context, id object.ID) ([]byte, error) {
+	if data, ok := o.trees[id]; ok {
+		return data, nil
+	}
+	data, err := o.tree(ctx, id)
+	if err == nil && o.mayKeep(ctx, int64(len(data))) {
+		o.trees[id] = data
+		o.baseSize += int64(len(data))
+	}
+	return data, err
 }
 
 // fingerprint returns the similarity fingerprint of a file.

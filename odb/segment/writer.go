@@ -108,21 +108,28 @@ const Level = pack.LevelFast
 // pack. It returns the row, which the caller adds.
 func (w *Writer) AppendWhole(id object.ID, t object.Type, data []byte) (Row, error) {
 	header := pack.EntryHeader{Kind: pack.EntryKind(t), Size: int64(len(data))}
-	return w.appendEntry(header, data, Row{ID: id, Type: t, Size: int64(len(data)), Base: -1})
+	return w.appendEntry(header, data, Level, Row{ID: id, Type: t, Size: int64(len(data)), Base: -1})
 }
 
 // AppendDelta writes an object of size bytes as the delta that builds it from an object of the same
 // type, whose entry begins at base. It returns the row, which the caller adds.
 func (w *Writer) AppendDelta(id object.ID, t object.Type, size int64, delta []byte, base int64) (Row, error) {
 	header := pack.EntryHeader{Kind: pack.KindOFSDelta, Size: int64(len(delta)), BaseDistance: w.size - base}
-	return w.appendEntry(header, delta, Row{ID: id, Type: t, Size: size, Base: base})
+	level := Level
+	if len(delta) <= storedDeltaMax {
+		level = pack.LevelStore
+	}
+	return w.appendEntry(header, delta, level, Row{ID: id, Type: t, Size: size, Base: base})
 }
 
-// appendEntry writes an entry and completes its row.
-func (w *Writer) appendEntry(header pack.EntryHeader, content []byte, row Row) (Row, error) {
+// storedDeltaMax is the size of a delta up to which it is not compressed: most of it is an ID.
+const storedDeltaMax = 64
+
+// appendEntry writes an entry, compressed at a level, and completes its row.
+func (w *Writer) appendEntry(header pack.EntryHeader, content []byte, level int, row Row) (Row, error) {
 	buffer := packedBuffers.Get().(*[]byte)
 	defer packedBuffers.Put(buffer)
-	packed := pack.Deflate(header.Append((*buffer)[:0]), content, Level)
+	packed := pack.Deflate(header.Append((*buffer)[:0]), content, level)
 	*buffer = packed
 	row.Offset, row.PackedSize, row.CRC32 = w.size, int64(len(packed)), crc32.ChecksumIEEE(packed)
 	_, err := w.Write(packed)

@@ -152,8 +152,12 @@ func (r *Repository) Land(ctx context.Context, actor Actor, request LandRequest)
 	return outcome, nil
 }
 
-// landReadAhead bounds the refs of sources that are read together.
-const landReadAhead = 64
+const (
+	// landReadAhead bounds the refs of sources that are read together.
+	landReadAhead = 800
+	// landManySources is the number of sources from which on what is read of them is not cached.
+	landManySources = 64
+)
 
 // planLanding merges sources, the commits of a request, on top of the target's tip in names, and
 // writes the new objects into objects.
@@ -168,7 +172,7 @@ func (r *Repository) planLanding(
 		return outcome, err
 	}
 	view := objects.View().Linked()
-	if len(sources) > landReadAhead { // the newest trees of the target are in the cache once they are stored
+	if len(sources) >= landManySources { // the newest trees of the target are in the cache once they are stored
 		view.Passing()
 	}
 	l := &landing{

@@ -45,14 +45,14 @@ func (t *triple) agreeing() uint8 {
 	}
 }
 
-// difference is a name that is not the same in three trees, or a run of names that only we changed,
-// all of them files or folders as in the base.
+// difference is a name that is not the same in three trees, or a run of names that only we changed.
 type difference struct {
 	triple
 	ours *oursRun // nil for a name
 }
 
-// oursRun is a run of entries that are the same in base and theirs; ours has the same names.
+// oursRun is a run of entries that are the same in base and theirs; ours has the same modes and
+// names, and perhaps other objects.
 type oursRun struct {
 	base, ours []byte // entries as they are stored
 	folders    bool   // we changed a folder
@@ -89,13 +89,13 @@ func compareEntries(trees [3][]byte) (different []difference, runs [][]byte, err
 	for {
 		if n := c.common(); n > 0 {
 			runs = append(runs, c.readers[base].rest[:n:n])
-			c.skip([3]int{n, n, n})
+			c.skip(n)
 		}
 		if run := c.oursRun(); run != nil {
 			run.index = len(runs)
 			runs = append(runs, run.ours)
 			different = append(different, difference{ours: run})
-			c.skip([3]int{len(run.base), len(run.ours), len(run.base)})
+			c.skip(len(run.ours))
 			continue
 		}
 		t, found := c.next()
@@ -140,24 +140,44 @@ func (c *comparison) common() int {
 	return object.WholeEntries(c.readers[base].rest[:n])
 }
 
-// oursRun returns the run of entries that is next, nil if it is empty.
+// oursRun returns the run of entries that is next, nil if it is empty. Its entries have the same
+// modes and names in all three trees.
 func (c *comparison) oursRun() *oursRun {
 	alike := c.alikeFor(theirs)
-	if alike == 0 || len(c.readers[ours].ahead) > 0 {
+	if len(c.readers[ours].ahead) > 0 {
 		return nil
 	}
-	before, now := c.readers[base].rest, c.readers[ours].rest
-	was, is := object.IterTree(before), object.IterTree(now)
-	ends, ownEnds, folders := 0, 0, false
-	for was.Next() && is.Next() && len(before)-len(was.Rest()) <= alike &&
-		bytes.Equal(was.Name, is.Name) && was.Mode.IsTree() == is.Mode.IsTree() {
-		ends, ownEnds = len(before)-len(was.Rest()), len(now)-len(is.Rest())
-		folders = folders || was.Mode.IsTree() && was.ID != is.ID
+	was, is := c.readers[base].rest, c.readers[ours].rest
+	end, folders := 0, false
+	for {
+		isTree, known := usualMode(was[end:])
+		name := bytes.IndexByte(was[end:], 0)
+		id := end + name + 1
+		next := id + object.IDSize
+		if !known || name < 0 || next > min(alike, len(is)) || !bytes.Equal(was[end:id], is[end:id]) {
+			break
+		}
+		folders = folders || isTree && !bytes.Equal(was[id:next], is[id:next])
+		end = next
 	}
-	if ends == 0 {
+	if end == 0 {
 		return nil
 	}
-	return &oursRun{base: before[:ends:ends], ours: now[:ownEnds:ownEnds], folders: folders}
+	return &oursRun{base: was[:end:end], ours: is[:end:end], folders: folders}
+}
+
+// usualMode reports whether an entry begins with one of the modes that git writes, and whether that
+// is a folder's.
+func usualMode(entry []byte) (isTree, ok bool) {
+	const folder, length = "40000 ", len("100644 ")
+	if len(entry) < length {
+		return false, false
+	}
+	switch string(entry[:length]) {
+	case "100644 ", "100755 ", "120000 ", "160000 ":
+		return false, true
+	}
+	return true, string(entry[:len(folder)]) == folder
 }
 
 // next takes the name that comes first in any of the trees.
@@ -183,12 +203,12 @@ func (c *comparison) next() (t triple, found bool) {
 	return t, true
 }
 
-// skip skips whole entries of as many bytes.
-func (c *comparison) skip(sizes [3]int) {
+// skip skips n bytes of whole entries in each tree.
+func (c *comparison) skip(n int) {
 	for side := range c.readers {
-		c.readers[side].skip(sizes[side])
+		c.readers[side].skip(n)
 	}
-	c.passed(sizes)
+	c.passed([3]int{n, n, n})
 }
 
 // passed notes that the readers have gone on by as many bytes.

@@ -44,12 +44,9 @@ func (m *threeWay) completeFolder(n *node) error {
 // writeFolder makes the tree of a folder: the resolved and the held entries, and between them the
 // runs that stay.
 func (m *threeWay) writeFolder(path string, f *folder) (object.ID, error) {
-	replaced := make(map[string]bool, len(f.entries))
-	for i := range f.entries {
-		replaced[f.entries[i].Name] = true
-	}
+	replaced := namesOf(f.entries)
 	for i := range f.held {
-		if !replaced[f.held[i].Name] {
+		if !replaced.have([]byte(f.held[i].Name)) {
 			f.entries = append(f.entries, f.held[i])
 		}
 	}
@@ -72,17 +69,18 @@ func (m *threeWay) writeFolder(path string, f *folder) (object.ID, error) {
 				string(it.Name), it.Mode.IsTree()) < 0 {
 				next++
 			}
+			left := replaced.have(it.Name)
 			again := it.Padding > 0 || it.Mode != it.Mode.Canonical() // git stores such an entry anew
-			if first == next && !again && !replaced[string(it.Name)] {
+			if first == next && !left && !again {
 				continue
 			}
 			data = append(data, run[copied:at]...)
 			copied = at
 			data = object.AppendTree(data, f.entries[first:next])
-			if replaced[string(it.Name)] {
-				copied = len(run) - len(it.Rest())
-			} else if again {
+			if again && !left {
 				data = object.AppendTreeEntry(data, &object.TreeEntry{Mode: it.Mode.Canonical(), Name: string(it.Name), ID: it.ID})
+			}
+			if again || left {
 				copied = len(run) - len(it.Rest())
 			}
 		}
@@ -100,6 +98,34 @@ func (m *threeWay) writeFolder(path string, f *folder) (object.ID, error) {
 		}
 	}
 	return m.objects.add(object.TypeTree, slices.Clip(data), predecessor)
+}
+
+// nameSet is a set of names, which most often is tiny.
+type nameSet struct {
+	few  []string
+	many map[string]bool // nil if there are few
+}
+
+func namesOf(entries []object.TreeEntry) (s nameSet) {
+	const fewMax = 4
+	if len(entries) > fewMax {
+		s.many = make(map[string]bool, len(entries))
+	}
+	for i := range entries {
+		if s.many != nil {
+			s.many[entries[i].Name] = true
+		} else {
+			s.few = append(s.few, entries[i].Name)
+		}
+	}
+	return s
+}
+
+func (s *nameSet) have(name []byte) bool {
+	if s.many != nil {
+		return s.many[string(name)]
+	}
+	return slices.Contains(s.few, string(name))
 }
 
 // checkOrder asserts that a folder has its entries in git's order, each once.

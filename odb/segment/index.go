@@ -165,6 +165,57 @@ func (g *File) Scan(ctx context.Context, low, high object.ID, visit func(object.
 
 // SortIDs sorts ids in place and removes repetitions, as LookupMany requires.
 func SortIDs(ids []object.ID) []object.ID {
-	slices.SortFunc(ids, object.ID.Compare)
+	sortIDs(ids)
 	return slices.Compact(ids)
+}
+
+// sortIDs sorts ids. Many of them are first parted by their first bytes, which are evenly spread.
+func sortIDs(ids []object.ID) {
+	const partedMin = 512
+	if len(ids) < partedMin {
+		slices.SortFunc(ids, object.ID.Compare)
+		return
+	}
+	var next, ends [256]int
+	for i := range ids {
+		ends[ids[i][0]]++
+	}
+	for b := 1; b < len(ends); b++ {
+		next[b] = ends[b-1]
+		ends[b] += ends[b-1]
+	}
+	for b := range ends {
+		start := 0
+		if b > 0 {
+			start = ends[b-1]
+		}
+		for next[b] < ends[b] {
+			at := next[b]
+			for first := ids[at][0]; int(first) != b; first = ids[at][0] {
+				ids[at], ids[next[first]] = ids[next[first]], ids[at]
+				next[first]++
+			}
+			next[b]++
+		}
+		if part := ids[start:ends[b]]; len(part) <= insertedMax {
+			insertIDs(part)
+		} else {
+			slices.SortFunc(part, object.ID.Compare)
+		}
+	}
+}
+
+// insertedMax is the number of IDs up to which insertion is the fastest sort.
+const insertedMax = 64
+
+// insertIDs sorts few IDs.
+func insertIDs(ids []object.ID) {
+	for i := 1; i < len(ids); i++ {
+		id, at := ids[i], i
+		for at > 0 && bytes.Compare(id[:], ids[at-1][:]) < 0 {
+			ids[at] = ids[at-1]
+			at--
+		}
+		ids[at] = id
+	}
 }

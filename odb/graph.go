@@ -39,39 +39,50 @@ func (v *View) Graph(ctx context.Context, id object.ID) (GraphRow, error) {
 	return segment.ParseGraphRow(data)
 }
 
+// FindGraph is Graph for an ID that may be no commit: ok is false if no row is at hand, and where
+// only a lookup of the object tells whether it is readable. Errors: [ErrCorrupt].
+func (v *View) FindGraph(ctx context.Context, id object.ID) (row GraphRow, ok bool, err error) {
+	if v.borrows() {
+		return GraphRow{}, false, nil
+	}
+	row, ok, _, err = v.findRowSoFar(ctx, id)
+	return row, ok, err
+}
+
 // findRow returns the row of a commit from the graph, false if no layer has it. As in searchIn, the
 // store is asked last for what was added since a layer was copied.
 func (v *View) findRow(ctx context.Context, id object.ID) (GraphRow, bool, error) {
-	var open *hotLayer
+	row, ok, open, err := v.findRowSoFar(ctx, id)
+	if ok || err != nil || open == nil {
+		return row, ok, err
+	}
+	row, ok, err = open.storedGraph(ctx, id)
+	if segment.Unreadable(err) {
+		return GraphRow{}, false, nil
+	}
+	return row, ok, err
+}
+
+// findRowSoFar is findRow without what was added since layers were copied. open is the layer that
+// may have more, nil for none.
+func (v *View) findRowSoFar(ctx context.Context, id object.ID) (row GraphRow, ok bool, open *hotLayer, err error) {
 	for _, layers := range v.layerLists() {
 		for _, l := range layers {
-			var row GraphRow
 			var state hot.State
-			var err error
 			if h, isHot := l.(*hotLayer); isHot {
 				if row, state, err = h.graphSoFar(ctx, id); state == hot.AbsentSoFar {
 					open = h
 				}
-			} else {
-				var ok bool
-				if row, ok, err = l.graph(ctx, id); ok {
-					state = hot.Held
-				}
+			} else if row, ok, err = l.graph(ctx, id); ok {
+				state = hot.Held
 			}
 			if segment.Unreadable(err) {
 				continue
 			}
 			if err != nil || state == hot.Held {
-				return row, err == nil, err
+				return row, err == nil, open, err
 			}
 		}
 	}
-	if open == nil {
-		return GraphRow{}, false, nil
-	}
-	row, ok, err := open.storedGraph(ctx, id)
-	if segment.Unreadable(err) {
-		return GraphRow{}, false, nil
-	}
-	return row, ok, err
+	return GraphRow{}, false, open, nil
 }

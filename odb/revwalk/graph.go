@@ -291,6 +291,11 @@ func (h *Graph) Tip(ctx context.Context, id object.ID) (int32, error) {
 	if n := h.table.find(id); n >= 0 && h.Has(n, markLoaded) {
 		return n, nil
 	}
+	if row, ok, err := h.view.FindGraph(ctx, id); err == nil && ok { // else Peel tells more
+		n := h.Number(id)
+		h.fill(n, &row)
+		return n, nil
+	}
 	target, t, _, err := Peel(ctx, h.view, id)
 	if err != nil {
 		return 0, err

@@ -152,12 +152,8 @@ func (r *Repository) Land(ctx context.Context, actor Actor, request LandRequest)
 	return outcome, nil
 }
 
-const (
-	// landReadAhead bounds the refs of sources that are read together.
-	landReadAhead = 800
-	// landManySources is the number of sources from which on what is read of them is not cached.
-	landManySources = 64
-)
+// landReadAhead bounds the refs of sources that are read together.
+const landReadAhead = 800
 
 // planLanding merges sources, the commits of a request, on top of the target's tip in names, and
 // writes the new objects into objects.
@@ -172,9 +168,6 @@ func (r *Repository) planLanding(
 		return outcome, err
 	}
 	view := objects.View().Linked()
-	if len(sources) >= landManySources { // the newest trees of the target are in the cache once they are stored
-		view.Passing()
-	}
 	l := &landing{
 		repo: r, request: request, objects: objects, left: r.host.limits.MergeBytesMax, outcome: &outcome,
 		view: view, relations: revwalk.NewRelations(view), changes: make(map[string][]int), tips: []object.ID{outcome.Old},

@@ -29,10 +29,3 @@ func (v *View) setAside(own privateCache) {
 		l.rows.Aside = true
 	}
 }
-
-// Passing makes v cache only the bases of deltas, for a request that reads many objects once, and
-// returns v.
-func (v *View) Passing() *View {
-	v.passing = true
-	return v
-}

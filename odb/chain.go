@@ -51,15 +51,10 @@ func (v *View) readFound(ctx context.Context, id object.ID, buffer *[]byte) (obj
 // ReadTree is Read for an ID that names a tree. The empty tree need not be stored, and the zero ID
 // means no folder: both have no content. Errors: those of Read; [*TypeError].
 func (v *View) ReadTree(ctx context.Context, id object.ID) ([]byte, error) {
-	return v.ReadTreeInto(ctx, id, nil)
-}
-
-// ReadTreeInto is ReadTree with a buffer, as in [View.ReadInto].
-func (v *View) ReadTreeInto(ctx context.Context, id object.ID, buffer *[]byte) ([]byte, error) {
 	if id.IsZero() || id == object.EmptyTreeID {
 		return nil, nil
 	}
-	t, data, err := v.ReadInto(ctx, id, buffer)
+	t, data, err := v.Read(ctx, id)
 	if err == nil && t != object.TypeTree {
 		err = &TypeError{Object: id, Type: t, Want: object.TypeTree}
 	}
@@ -142,11 +137,12 @@ func (v *View) readChain(
 	return t, data, err
 }
 
-// build returns the object at the top of a chain. One that is not kept may lie in the buffer.
+// build returns the object at the top of a chain. A blob there is not kept, and may lie in the
+// buffer.
 func (v *View) build(
 	ctx context.Context, chain []chainLink, base *bottom, buffer *[]byte,
 ) (_ object.Type, _ []byte, err error) {
-	if base.Type != object.TypeBlob && !v.passing {
+	if base.Type != object.TypeBlob {
 		buffer = nil
 	}
 	data := base.data
@@ -333,9 +329,9 @@ func (v *View) recall(at *Location) (segment.CacheEntry, bool) {
 }
 
 // keep caches an object built at a location: delta bases, trees, commits and tags, but not
-// requested blobs, which are read once. See [View.Passing].
+// requested blobs, which are read once.
 func (v *View) keep(at *Location, built segment.CacheEntry, isBase bool) {
-	if (built.Kind == object.TypeBlob || v.passing) && !isBase {
+	if built.Kind == object.TypeBlob && !isBase {
 		return
 	}
 	key, ok := at.key()

@@ -34,7 +34,6 @@ type View struct {
 	owner      string                  // see For
 	asking     *View                   // see Linked; nil: the view is it
 	own        privateCache            // see Aside; nil: the common one
-	passing    bool                    // see Passing
 	limit      func(bytes int64) error // see Limit; nil: none
 	renews     bool                    // of all that a stored manifest names; see renewed
 	epoch      uint64                  // in which it began
@@ -272,7 +271,7 @@ func (v *View) Stat(ctx context.Context, id object.ID) (Info, error) {
 func (v *View) Linked() *View {
 	return &View{
 		store: v.store, pool: v.pool, manifest: v.manifest, layers: v.layers, quarantine: v.quarantine,
-		borrowing: v.borrowing, asking: cmp.Or(v.asking, v), own: v.own, passing: v.passing, owner: v.owner,
+		borrowing: v.borrowing, asking: cmp.Or(v.asking, v), own: v.own, owner: v.owner,
 	}
 }
 

@@ -35,8 +35,7 @@ func (m *threeWay) open(ctx context.Context, dir string, trees [3]object.ID, gon
 	if data[ours], err = m.objects.tree(ctx, trees[ours]); err != nil {
 		return err
 	}
-	// Nothing of theirs is used but what is copied.
-	if data[theirs], err = m.objects.treeInto(ctx, trees[theirs], &m.objects.buffer); err != nil {
+	if data[theirs], err = m.objects.tree(ctx, trees[theirs]); err != nil {
 		return err
 	}
 	different, runs, err := compareEntries(data)

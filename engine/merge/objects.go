@@ -27,11 +27,10 @@ type objects struct {
 	bases    map[object.ID]*lines.Base
 	trees    map[object.ID][]byte
 	baseSize int64
-	buffer   []byte // of the tree that was read last
-	several  bool   // this is not the first merge
-	size     int64  // of all fresh ones
-	before   int64  // size when the merge began
-	sizeMax  int64  // of those that the merge makes
+	several  bool  // this is not the first merge
+	size     int64 // of all fresh ones
+	before   int64 // size when the merge began
+	sizeMax  int64 // of those that the merge makes
 }
 
 // freshObject is one that a merge made.
@@ -93,15 +92,10 @@ func (o *objects) blob(ctx context.Context, id object.ID) ([]byte, error) {
 
 // tree returns the bytes of a tree, which are not to be changed; the zero ID means none.
 func (o *objects) tree(ctx context.Context, id object.ID) ([]byte, error) {
-	return o.treeInto(ctx, id, nil)
-}
-
-// treeInto is tree with a buffer that the bytes may lie in until it is used again, nil for none.
-func (o *objects) treeInto(ctx context.Context, id object.ID, buffer *[]byte) ([]byte, error) {
 	if f, ok := o.fresh[id]; ok {
 		return f.data, nil
 	}
-	data, err := o.view.ReadTreeInto(ctx, id, buffer)
+	data, err := o.view.ReadTree(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("read tree %s: %w", id, err)
 	}

@@ -25,8 +25,8 @@ type pendingSegment struct {
 	folders     map[object.ID]pendingFolder
 	folderBytes int
 
-	// mu guards the fields below. It is held for moments, for which readers do not sleep as they would
-	// at a sync.RWMutex.
+	// mu guards the fields below, which only the writer changes, so that it reads them without. It is
+	// held for moments, for which readers do not sleep as they would at a sync.RWMutex.
 	mu      sync.Mutex
 	ordinal map[object.ID]uint32
 	ids     []object.ID

@@ -108,7 +108,7 @@ func (o *objects) baseTree(ctx context.Context, id object.ID) ([]byte, error) {
 		return data, nil
 	}
 	data, err := o.tree(ctx, id)
-	if err == nil && o.mayKeep(ctx, int64(len(data))) {
+	if _, isFresh := o.fresh[id]; err == nil && !isFresh && o.mayKeep(ctx, int64(len(data))) {
 		o.trees[id] = data
 		o.baseSize += int64(len(data))
 	}

@@ -45,11 +45,22 @@ func WholeEntries(tree []byte) (whole int) {
 func OwnEntries(tree, other []byte) []byte {
 	begin := CommonEntries(tree, other)
 	alike := CommonSuffix(tree[begin:], other[begin:])
-	it := IterTree(tree[begin:])
-	for more := true; more && len(it.Rest()) > alike; {
-		more = it.Next()
+	own, others := IterTree(tree[begin:]), IterTree(other[begin:])
+	for { // up to where an entry begins in both: a name may end like another entry
+		left, othersLeft := len(own.Rest()), len(others.Rest())
+		var more bool
+		switch {
+		case left == othersLeft && left <= alike:
+			return tree[begin : len(tree)-left]
+		case left >= othersLeft:
+			more = own.Next()
+		default:
+			more = others.Next()
+		}
+		if !more {
+			return tree[begin:]
+		}
 	}
-	return tree[begin : len(tree)-len(it.Rest())]
 }
 
 // compareBlock is the number of bytes compared at a time.

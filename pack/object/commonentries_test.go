@@ -74,3 +74,16 @@ func TestOwnEntries(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnEntriesOfOtherNames has a name that ends like another entry.
+func TestOwnEntriesOfOtherNames(t *testing.T) {
+	t.Parallel()
+	id := object.ID{1, 2, 3}
+	last := object.TreeEntry{Mode: object.ModeBlob, Name: "z", ID: object.ID{4}}
+	tree := object.AppendTree(nil, []object.TreeEntry{{Mode: object.ModeBlob, Name: "n", ID: id}, last})
+	other := object.AppendTree(nil, []object.TreeEntry{{Mode: object.ModeGitlink, Name: "a100644 n", ID: id}, last})
+	want := object.AppendTree(nil, []object.TreeEntry{{Mode: object.ModeBlob, Name: "n", ID: id}})
+	if own := object.OwnEntries(tree, other); !bytes.Equal(own, want) {
+		t.Errorf("%q, want %q", own, want)
+	}
+}

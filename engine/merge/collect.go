@@ -76,6 +76,11 @@ func (m *threeWay) meetRun(ctx context.Context, dir string, f *folder, run *ours
 		m.renames[ours].putOff = append(m.renames[ours].putOff, putOff{dir: dir, folder: f, run: run, gone: gone})
 		return m.reserve(ctx, heldBytes)
 	}
+	return m.meetNames(ctx, dir, f, run, gone)
+}
+
+// meetNames meets each name of a run, which leaves its folder.
+func (m *threeWay) meetNames(ctx context.Context, dir string, f *folder, run *oursRun, gone vanished) error {
 	f.runs[run.index] = nil
 	for t := range run.names() {
 		if err := m.meet(ctx, dir, f, t, gone); err != nil {
@@ -216,28 +221,19 @@ func (p *putOff) path() string {
 	return join(p.dir, p.triple.name)
 }
 
-// single returns what was put off, with the folders of runs one by one.
-func (m *threeWay) single(ctx context.Context, waiting []putOff) (single []putOff, err error) {
+// partRuns puts off the folders of runs one by one.
+func (m *threeWay) partRuns(ctx context.Context, r *sideRenames) error {
+	waiting := r.putOff
+	r.putOff = nil
 	for i := range waiting {
 		p := &waiting[i]
 		if p.run == nil {
-			single = append(single, *p)
-			continue
-		}
-		p.folder.runs[p.run.index] = nil
-		for t := range p.run.names() {
-			if err := m.reserve(ctx, heldBytes); err != nil {
-				return nil, err
-			}
-			files, _ := t.masks()
-			if winner, ok := trivial(t.agreeing(), files); ok {
-				m.hold(p.dir, p.folder, t, winner)
-			} else {
-				single = append(single, putOff{dir: p.dir, folder: p.folder, triple: t, gone: p.gone})
-			}
+			r.putOff = append(r.putOff, *p)
+		} else if err := m.meetNames(ctx, p.dir, p.folder, p.run, p.gone); err != nil {
+			return err
 		}
 	}
-	return single, nil
+	return nil
 }
 
 // openPutOff opens the folders that were put off if files may have been renamed into them, and
@@ -245,7 +241,12 @@ func (m *threeWay) single(ctx context.Context, waiting []putOff) (single []putOf
 func (m *threeWay) openPutOff(ctx context.Context) error {
 	for side := ours; side <= theirs; side++ {
 		r := &m.renames[side]
-		r.mustOpen = len(r.relevant) > 0
+		if len(r.relevant) > 0 {
+			if err := m.partRuns(ctx, r); err != nil {
+				return err
+			}
+			r.mustOpen = true
+		}
 		waiting := r.putOff
 		r.putOff = nil
 		if !r.mustOpen {
@@ -259,10 +260,6 @@ func (m *threeWay) openPutOff(ctx context.Context) error {
 				}
 			}
 			continue
-		}
-		waiting, err := m.single(ctx, waiting)
-		if err != nil {
-			return err
 		}
 		for _, p := range inHashOrder(waiting, func(p putOff) string { return p.path() }) {
 			n := p.node

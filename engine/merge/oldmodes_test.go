@@ -3,7 +3,6 @@ package merge_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	"packhorse/fuzz/oracle"
@@ -16,9 +15,9 @@ func TestOldModes(t *testing.T) {
 	t.Parallel()
 	git := oracle.New(t)
 	random := rand.New(rand.NewPCG(11, 12))
-	blob := func(text string) object.ID { return gitID(t, git, text, "blob") }
+	blob := func(text string) object.ID { return written(t, git, "blob", text) }
 	store := func(entries []object.TreeEntry) object.ID {
-		return gitID(t, git, string(object.AppendTree(nil, entries)), "tree")
+		return written(t, git, "tree", string(object.AppendTree(nil, entries)))
 	}
 	commit := func(tree object.ID, parents ...string) string {
 		args := []string{"commit-tree", tree.String(), "-m", "c"}
@@ -78,11 +77,10 @@ func TestOldModes(t *testing.T) {
 	}
 }
 
-// gitID stores an object in git, whatever git thinks of it.
-func gitID(tb testing.TB, git *oracle.Repository, content, kind string) object.ID {
+// written stores an object in git, whatever git thinks of it.
+func written(tb testing.TB, git *oracle.Repository, kind, content string) object.ID {
 	tb.Helper()
-	out := git.Input([]byte(content), "hash-object", "-t", kind, "-w", "--literally", "--stdin")
-	id, err := object.ParseID(strings.TrimSpace(string(out)))
+	id, err := object.ParseID(git.Write(kind, []byte(content)))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"packhorse/odb"
 	"packhorse/odb/packgen"
@@ -86,12 +87,8 @@ func (p *Prune) plan(ctx context.Context, shareMin float64, tips, old []object.I
 	if err != nil {
 		return false, err
 	}
-	count := 0
-	for i := range own {
-		count += own[i].Count
-	}
-	if count == 0 { // of a fork that has written nothing, or of a base: all of it is shared
-		return false, nil
+	if !slices.ContainsFunc(own, func(l odb.OwnLayer) bool { return l.Count > 0 }) {
+		return false, nil // of a fork that has written nothing, or of a base: all of it is shared
 	}
 	roots, err := p.roots(ctx, own, tips, old)
 	if err != nil {

@@ -291,6 +291,9 @@ func (h *Graph) Tip(ctx context.Context, id object.ID) (int32, error) {
 	if n := h.table.find(id); n >= 0 && h.Has(n, markLoaded) {
 		return n, nil
 	}
+	if err := fair.Pause(ctx); err != nil {
+		return 0, err
+	}
 	if row, ok, err := h.view.FindGraph(ctx, id); err == nil && ok { // else Peel tells more
 		n := h.Number(id)
 		h.fill(n, &row)

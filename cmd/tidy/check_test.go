@@ -113,7 +113,9 @@ func TestCheck(t *testing.T) {
 			files: map[string]string{
 				"odb/go.go": "package odb\n\nimport \"sync\"\n\nvar running sync.WaitGroup\n\nfunc f() {\n\tgo f()\n\trunning.Go(f)\n" +
 					"\trunning.Go(func() {})\n\tgo f() // bare: it must end the process\n}\n",
-				"odb/go_test.go":   "package odb\n\nfunc g() { go g() }\n",
+				"odb/go_test.go": "package odb\n\nfunc g() { go g() }\n",
+				"odb/timer.go": "package odb\n\nimport \"time\"\n\nfunc t() {\n\ttime.AfterFunc(1, func() { _ = t })\n" +
+					"\ttime.AfterFunc(1, func() { t() })\n\ttime.AfterFunc(1, t)\n}\n",
 				"odb/group.go":     "package odb\n\nfunc h(group interface{ Go(func() error) }) {\n\tgroup.Go(func() error { return nil })\n}\n",
 				"bench/started.go": "package bench\n\nfunc f() { go f() }\n",
 			},
@@ -121,6 +123,7 @@ func TestCheck(t *testing.T) {
 				"odb/go.go:8: a go statement without a guard against panics: use package odb/rescue",
 				"odb/go.go:9: WaitGroup.Go without a guard against panics: use package odb/rescue",
 				"odb/go.go:10: WaitGroup.Go without a guard against panics: use package odb/rescue",
+				"odb/timer.go:6: AfterFunc without a guard against panics: use package odb/rescue",
 			},
 		},
 		"a dependency out of its fence": {

@@ -12,8 +12,9 @@ import (
 // otherwise ends the process.
 const guardedBy = "odb/rescue"
 
-// checkGoroutines finds unguarded goroutines of the tower: go statements, and the Go methods of
-// sync and errgroup. A comment on the line that begins with "bare: " gives a reason, and allows it.
+// checkGoroutines finds unguarded goroutines of the tower: go statements, the Go methods of sync
+// and errgroup, and functions of AfterFunc that do more than call another. A comment on the line
+// that begins with "bare: " gives a reason, and allows it.
 func checkGoroutines(mod *module, t tower) []finding {
 	var findings []finding
 	for _, pkg := range mod.packages {
@@ -45,6 +46,8 @@ func checkGoroutines(mod *module, t tower) []finding {
 					if method, ok := n.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Go" && len(n.Args) == 1 &&
 						startsBare(n.Args[0], waits) {
 						unguarded(n.Pos(), "WaitGroup.Go")
+					} else if ok && method.Sel.Name == "AfterFunc" && len(n.Args) == 2 && works(n.Args[1]) {
+						unguarded(n.Pos(), "AfterFunc")
 					}
 				}
 				return true
@@ -61,6 +64,20 @@ func startsBare(argument ast.Expr, waits bool) bool {
 		return literal.Type.Results == nil
 	}
 	return waits
+}
+
+// works reports whether an argument is a function that is not a single call, such as that of a
+// cancel function.
+func works(argument ast.Expr) bool {
+	literal, ok := argument.(*ast.FuncLit)
+	if !ok {
+		return false
+	}
+	if len(literal.Body.List) != 1 {
+		return true
+	}
+	_, call := literal.Body.List[0].(*ast.ExprStmt)
+	return !call
 }
 
 // mentions reports whether a file names something of a package.

@@ -98,7 +98,7 @@ func Compare(
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.slot.acquire = resources.Slot
 	c.room = sync.NewCond(&c.mu)
-	context.AfterFunc(c.ctx, func() {
+	context.AfterFunc(c.ctx, func() { // bare: it wakes who waits
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.room.Broadcast()

@@ -86,7 +86,7 @@ func newLane(ctx context.Context, d *Deliverer, id hookID, hook hookRow) *lane {
 // outlasting returns a context that ends a time after ctx has ended.
 func outlasting(ctx context.Context, by time.Duration) context.Context {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(ctx, func() {
+	context.AfterFunc(ctx, func() { // bare: it cancels
 		if by <= 0 {
 			cancel()
 			return

@@ -2,11 +2,13 @@ package fair
 
 import (
 	"context"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"packhorse/odb/rescue"
 	"packhorse/pack/invariants"
 )
 
@@ -270,17 +272,24 @@ func (p *Processors) watchLocked() {
 		return
 	}
 	p.watched = true
-	time.AfterFunc(lapse, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.watched = false
-		now := time.Now()
-		for a := p.oldest; a != nil && p.requests.waiting > 0 && p.since(now, a.serving.since.Load()) >= lapse; a = p.oldest {
-			a.endLocked(now)
-			a.serving.since.Store(lapsed)
-		}
-		p.dispatchLocked(now)
+	rescue.After(lapse, func() error {
+		p.watch()
+		return nil
+	}, func(err error) { // the next one to wait starts another watch
+		slog.Error("fair: failed to end the turns of requests that wait", "error", err)
 	})
+}
+
+func (p *Processors) watch() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watched = false
+	now := time.Now()
+	for a := p.oldest; a != nil && p.requests.waiting > 0 && p.since(now, a.serving.since.Load()) >= lapse; a = p.oldest {
+		a.endLocked(now)
+		a.serving.since.Store(lapsed)
+	}
+	p.dispatchLocked(now)
 }
 
 // clock is a time in nanoseconds, more than 0, which never goes back.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"packhorse/odb/rescue"
 )
 
 // snapshot is a view of a Pebble store with a timer on its life.
@@ -34,7 +36,9 @@ func (p *Pebble) Snapshot(ctx context.Context) (Snapshot, error) {
 	s := &snapshot{store: p, view: p.db.NewSnapshot()}
 	p.snapshots.add(s)
 	s.mu.Lock()
-	s.timer = time.AfterFunc(p.snapshotAge, func() { _ = s.end(ErrSnapshotExpired) })
+	s.timer = rescue.After(p.snapshotAge, func() error { return s.end(ErrSnapshotExpired) }, func(err error) {
+		p.logger.Error("kv: failed to end an old snapshot", "error", err)
+	})
 	s.mu.Unlock()
 	return s, nil
 }

@@ -2,8 +2,8 @@
 //
 // An unrecovered panic in any goroutine ends the process, and with it all requests. Start at [Do],
 // which turns a panic into an error, [Group] for the goroutines of one task, [Go] for independent
-// goroutines, and [Keep] for those that live as long as the server. `make tidy` refuses other ways
-// to start one.
+// goroutines, [After] for timers, and [Keep] for goroutines that live as long as the server.
+// `make tidy` refuses other ways to start one.
 package rescue
 
 import (
@@ -71,6 +71,16 @@ func Keep(
 			}
 		}
 	}, failed)
+}
+
+// After runs work in a goroutine when some time is over, unless the timer is stopped before. If
+// work returns an error or panics, the goroutine calls failed with the error or a [*PanicError].
+func After(d time.Duration, work func() error, failed func(error)) *time.Timer {
+	return time.AfterFunc(d, func() {
+		if err := Do(work); err != nil {
+			failed(err)
+		}
+	})
 }
 
 // Beside runs work in a goroutine. The channel receives one value: nil, the error of work, or a

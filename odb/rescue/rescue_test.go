@@ -47,6 +47,28 @@ func TestGo(t *testing.T) {
 	wantPanic(t, <-rescue.Beside(boom))
 }
 
+func TestAfter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var failures []error
+		note := func(err error) { failures = append(failures, err) }
+		rescue.After(time.Minute, boom, note)
+		rescue.After(time.Minute, func() error { return nil }, note)
+		rescue.After(time.Minute, boom, note).Stop()
+		time.Sleep(time.Minute - time.Nanosecond)
+		synctest.Wait()
+		if len(failures) != 0 {
+			t.Errorf("got %v before the time", failures)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if len(failures) != 1 {
+			t.Fatalf("got %v", failures)
+		}
+		wantPanic(t, failures[0])
+	})
+}
+
 // TestGroup lets one goroutine panic while another one waits for the group's context.
 func TestGroup(t *testing.T) {
 	t.Parallel()

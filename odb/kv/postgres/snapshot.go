@@ -70,14 +70,11 @@ func (s *Store) Snapshot(ctx context.Context) (kv.Snapshot, error) {
 	}}
 	view.used.Store(time.Now().UnixNano())
 	view.mu.Lock() // the time may be over at once
-	view.timer = time.AfterFunc(s.snapshotAge, func() {
-		err := rescue.Do(func() error {
-			view.end(kv.ErrSnapshotExpired)
-			return nil
-		})
-		if err != nil {
-			s.logger.Error("kv: failed to end an old snapshot", "error", err)
-		}
+	view.timer = rescue.After(s.snapshotAge, func() error {
+		view.end(kv.ErrSnapshotExpired)
+		return nil
+	}, func(err error) {
+		s.logger.Error("kv: failed to end an old snapshot", "error", err)
 	})
 	s.snapshots.add(view)
 	view.mu.Unlock()

@@ -19,13 +19,11 @@ import (
 //
 // The last hot layer takes writes and stays. Forks keep the former layers for as long as they live.
 func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *manifest) error {
-	if s.rewriting.has(pool) {
-		return nil
-	}
 	frozen := m.hotLayers()
 	if len(frozen) > 0 {
 		frozen = frozen[:len(frozen)-1]
 	}
+	frozen = s.rewriting.newer(pool, m, frozen)
 	for len(frozen) > 1 {
 		first := len(frozen) - 1
 		for first > 0 && m.layers[frozen[first-1]].sharesAuxiliaries(&m.layers[frozen[first]]) {

@@ -128,7 +128,8 @@ func TestSharedSegmentsAreMergedByTheirPool(t *testing.T) {
 	w.Sound(tip)
 }
 
-// Forks do not merge layers that maintenance is rewriting.
+// Forks do not merge layers that maintenance is rewriting, and go on to merge those that came
+// afterwards.
 func TestForksDuringAPrune(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, odb.Options{})
@@ -152,9 +153,14 @@ func TestForksDuringAPrune(t *testing.T) {
 		t.Fatal("nothing is pruned")
 	}
 	var forks []odb.PoolID
-	for range 8 {
+	before := w.layerCount()
+	const during = 40
+	for i := range during {
 		tip = w.Grow(random, tip, 1)
 		forks = append(forks, w.forkOf(tip))
+		if n := w.layerCount(); n > before+bits.Len(uint(4*(i+1)))+2 {
+			t.Fatalf("%d layers after %d forks, %d before", n, i+1, before)
+		}
 	}
 	b := kv.NewBatch()
 	w.Must(prune.Stage(t.Context(), b, []object.ID{tip}))

@@ -27,7 +27,7 @@ var ErrMoved = errors.New("odb: another server has rewritten the layers")
 type Rewrite struct {
 	store  *Store
 	view   *View
-	end    func() // removes the mark that keeps forks from merging the pool's layers
+	mark   *rewriteMark // keeps forks from merging the pool's layers
 	chosen map[segment.LayerID]bool
 	q      *Quarantine // the new segment; nil: no object of the layers is left
 
@@ -53,7 +53,7 @@ func (s *Store) BeginRewrite(
 	ctx context.Context, pool PoolID, frozen func(ctx context.Context) error,
 ) (*Rewrite, error) {
 	r := &Rewrite{
-		store: s, end: s.rewriting.begin(pool), chosen: make(map[segment.LayerID]bool),
+		store: s, mark: s.rewriting.begin(pool), chosen: make(map[segment.LayerID]bool),
 		checked: make(map[object.ID]struct{}), layers: make(map[segment.LayerID]struct{}), held: make(map[object.ID]struct{}),
 	}
 	err := s.freeze(ctx, pool)
@@ -64,9 +64,10 @@ func (s *Store) BeginRewrite(
 		r.view, err = s.View(ctx, pool)
 	}
 	if err != nil {
-		r.end()
+		r.mark.end()
 		return nil, err
 	}
+	r.mark.narrow(&r.view.manifest)
 	r.view.Aside()
 	return r, nil
 }
@@ -77,7 +78,7 @@ func (r *Rewrite) Close() error {
 	if r.q != nil {
 		err = r.q.Close()
 	}
-	r.end()
+	r.mark.end()
 	return errors.Join(err, r.view.Close())
 }
 

@@ -83,7 +83,8 @@ func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int) ([]fro
 		if len(run) > 0 {
 			countMax = min(countMax, count)
 		}
-		content, ok, err := hot.ReadAll(ctx, s.keys, m.layers[place].id, countMax, s.limits.HotBytes-size)
+		layer := hot.Reader{ID: m.layers[place].id, Keys: s.keys, Copies: s.copies, Frozen: true, Aside: true}
+		content, ok, err := layer.ReadAll(ctx, countMax, s.limits.HotBytes-size)
 		if err != nil || !ok {
 			return run, err
 		}
@@ -104,7 +105,10 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 		former[m.layers[l.place].id] = struct{}{}
 		contents = append(contents, l.Content)
 	}
-	hot.Merge(b, merged, contents)
+	rows := hot.Merge(b, merged, contents)
+	if s.copies != nil {
+		s.copies.Put(merged, rows) // nobody asks for it unless b is applied
+	}
 	layers := make([]manifestLayer, 0, len(m.layers))
 	for i, l := range m.layers {
 		if i == oldest {

@@ -6,6 +6,7 @@ import (
 	"packhorse/odb/kv"
 	"packhorse/odb/lru"
 	"packhorse/odb/segment"
+	"packhorse/pack/object"
 )
 
 // Options are the settings of [NewCopies].
@@ -52,6 +53,22 @@ func (c *Copies) Layer(id segment.LayerID) *Layer {
 	l := &Layer{copies: c, id: id, turn: make(chan struct{}, 1)}
 	c.put(l, 0)
 	return l
+}
+
+// Put adds a copy of a frozen layer that has these rows and no others. They are kept and must not
+// change.
+func (c *Copies) Put(id segment.LayerID, rows map[object.ID]Row) {
+	l := c.Layer(id)
+	l.mu.Lock()
+	if l.rows == nil && !l.gone.Load() {
+		l.rows = rows
+		for _, row := range rows {
+			l.bytes += row.cost()
+		}
+		l.seal()
+	}
+	l.mu.Unlock()
+	c.account(l)
 }
 
 // Drop forgets a layer, which nobody reads any more.

@@ -20,6 +20,8 @@ type Layer struct {
 	lookups atomic.Int64
 	turn    chan struct{} // holds a token while rows are read into the copy
 	gone    atomic.Bool   // set while mu is held
+	// others, of a sealed layer, lets lookups of what it lacks pass without mu. Set while mu is held.
+	others atomic.Pointer[idFilter]
 
 	mu   sync.RWMutex // guards the fields below
 	rows map[object.ID]Row
@@ -40,6 +42,18 @@ type Layer struct {
 // Row is what a layer has of an object: its value, and of a commit its graph row and path filter,
 // nil if there is none. All are as stored, with their checksums, shared and read-only.
 type Row struct{ Value, Graph, Filter []byte }
+
+// in returns what a table has of an object.
+func (r *Row) in(table byte) *[]byte {
+	switch table {
+	case TableGraph:
+		return &r.Graph
+	case TableFilter:
+		return &r.Filter
+	default:
+		return &r.Value
+	}
+}
 
 // Put adds the row of an object in a layer to b.
 func (r *Row) Put(b *kv.Batch, layer segment.LayerID, id object.ID) {
@@ -128,6 +142,9 @@ func (l *Layer) look(ctx context.Context, id object.ID, frozen bool) (Row, State
 }
 
 func (l *Layer) find(id object.ID) (Row, State) {
+	if others := l.others.Load(); others != nil && !others.mayHave(id) {
+		return Row{}, Absent
+	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	if l.rows == nil {
@@ -206,7 +223,9 @@ func (l *Layer) apply(pairs []kv.Pair, frozen bool) {
 		l.clear()
 		l.refused = true
 	}
-	l.sealed = l.rows != nil && (l.sealed || frozen)
+	if l.rows != nil && frozen {
+		l.seal()
+	}
 	l.mu.Unlock()
 	if err != nil && l.copies.options.Damaged != nil {
 		l.copies.options.Damaged(l.id, err)
@@ -283,6 +302,13 @@ func (l *Layer) Added(number uint64, rows map[object.ID]Row) {
 	l.copies.account(l)
 }
 
+// seal notes that rows has all of the layer, which is frozen.
+func (l *Layer) seal() {
+	l.sealed = true
+	others := newIDFilter(l.rows)
+	l.others.Store(&others)
+}
+
 // put adds the row of an object to the copy.
 func (l *Layer) put(id object.ID, row Row) {
 	known, ok := l.rows[id]
@@ -292,6 +318,8 @@ func (l *Layer) put(id object.ID, row Row) {
 	if ok {
 		l.bytes -= known.cost()
 		delete(l.bare, id)
+	} else {
+		l.others.Store(nil)
 	}
 	l.rows[id] = row
 	l.bytes += row.cost()
@@ -330,4 +358,5 @@ func (l *Layer) evict() {
 
 func (l *Layer) clear() {
 	l.rows, l.bare, l.bytes, l.sealed = nil, nil, 0, false
+	l.others.Store(nil)
 }

@@ -69,8 +69,11 @@ func (l *Layer) load(ctx context.Context, bytesMax int64, frozen bool) error {
 	l.mu.Lock()
 	switch {
 	case err == nil && !l.gone.Load():
-		l.rows, l.bytes, l.sealed = r.rows, r.bytes, frozen
+		l.rows, l.bytes = r.rows, r.bytes
 		l.number, l.loaded = r.number, r.number
+		if frozen {
+			l.seal()
+		}
 	case errors.Is(err, errLarge) && bytesMax >= l.copies.options.LayerBytesMax, errors.Is(err, segment.ErrFormat):
 		l.refused = true
 	}

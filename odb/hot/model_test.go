@@ -44,6 +44,7 @@ func TestCopiesAgainstTheTable(t *testing.T) {
 			"write":   m.write,
 			"freeze":  m.freeze,
 			"drop":    m.drop,
+			"merge":   m.merge,
 			"look":    m.look,
 			"load":    m.load,
 			"advance": m.advance,
@@ -222,6 +223,50 @@ func (m *model) drop(t *rapid.T) {
 	m.apply(b)
 	m.processes[rapid.IntRange(0, 1).Draw(t, "process")].Drop(m.layers[i].id)
 	m.layers = append(m.layers[:i:i], m.layers[i+1:]...)
+}
+
+// merge replaces two frozen layers by one, of which the process that does it may have a copy.
+func (m *model) merge(t *rapid.T) {
+	if len(m.layers) < 3 {
+		t.Skip("nothing to merge")
+	}
+	ctx := context.Background()
+	i := rapid.IntRange(0, len(m.layers)-3).Draw(t, "older layer")
+	process := rapid.IntRange(0, 1).Draw(t, "process")
+	merged := &modelLayer{id: segment.NewLayerID(), frozen: true, rows: make(map[object.ID]hot.Row)}
+	var contents []hot.Content
+	for _, l := range m.layers[i : i+2] {
+		size := 0
+		for id, row := range l.rows {
+			for _, value := range [][]byte{row.Value, row.Graph, row.Filter} {
+				if value != nil {
+					size += len(hot.ObjectKey(l.id, id)) + len(value)
+				}
+			}
+			if _, again := merged.rows[id]; !again {
+				merged.rows[id] = row
+			}
+		}
+		r := m.reader(process, l)
+		if _, ok, err := r.ReadAll(ctx, len(l.rows), size-1); err != nil || ok && len(l.rows) > 0 {
+			t.Fatalf("ReadAll of more than it may: %v, %v", ok, err)
+		}
+		if _, ok, err := r.ReadAll(ctx, len(l.rows)-1, size); err != nil || ok && len(l.rows) > 0 {
+			t.Fatalf("ReadAll of more objects than it may: %v, %v", ok, err)
+		}
+		content, ok, err := r.ReadAll(ctx, len(l.rows), size)
+		if err != nil || !ok || content.Count != len(l.rows) || content.Size != size {
+			t.Fatalf("ReadAll of %d objects, %d bytes: %d, %d, %v, %v", len(l.rows), size, content.Count, content.Size, ok, err)
+		}
+		contents = append(contents, content)
+	}
+	b := kv.NewBatch()
+	rows := hot.Merge(b, merged.id, contents)
+	m.apply(b)
+	if rapid.Bool().Draw(t, "copied") {
+		m.processes[process].Put(merged.id, rows)
+	}
+	m.layers = append(append(m.layers[:i:i], merged), m.layers[i+2:]...)
 }
 
 func (m *model) any(t *rapid.T) (*hot.Reader, *modelLayer) {

@@ -20,6 +20,9 @@ import (
 // and after all. Every tenth fork is also asked for the first commit by its ID, which requires its
 // visibility set.
 //
+// The store has grown by then, too. So the last hundred also take turns with the first hundred of
+// another base, which has the same files: "last/other" is what the number of forks costs by itself.
+//
 // PACKHORSE_FORKS is the number of forks instead of 300, PACKHORSE_FORK_FILES that of files in the
 // base instead of 1,000. With more than 1,000 files a clone is of the tip alone (depth 1).
 func BenchmarkForkMany(b *testing.B) {
@@ -43,61 +46,94 @@ var forkSteps = []string{"base-commit", "fork", "read", "clone", "commit", "by-i
 
 func forkMany(b *testing.B, forks, files int) {
 	b.Helper()
-	ctx := context.Background()
 	host := openHostIn(b, b.TempDir(), engine.Config{Background: true})
-	base := enginetest.Create(b, host, "base")
-	w := newSteadyWriter(0)
-	for range files {
-		w.contents = append(w.contents, w.lines(4))
-	}
-	w.commitAll(b, base)
-	first := w.tip
-	took := make(steps)
 	part := max(1, min(100, forks/3))
-	for i := range forks {
-		if i == part {
-			b.ReportMetric(heapMiB(), "heap-first-MiB")
-		}
-		took["base-commit"] = append(took["base-commit"], w.change(b, base))
-		name := fmt.Sprintf("fork-%06d", i)
-		took.time(b, "fork", func() error {
-			_, err := host.CreateRepository(ctx, bencher, engine.CreateRequest{Name: name, Base: &engine.Base{Name: "base"}})
-			return err
-		})
-		fork, err := host.Repository(ctx, enginetest.Org, name)
-		if err != nil {
-			b.Fatal(err)
-		}
-		took.time(b, "read", func() error { return list(ctx, fork) })
-		took.time(b, "clone", func() error {
-			request := engine.FetchRequest{Wants: []object.ID{w.tip}, OFSDelta: true}
-			if files > 1000 {
-				request.Filter = "blob:none"
-				request.Depth = 1
-			}
-			f, err := fork.Fetch(ctx, request)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			return f.Send(ctx, io.Discard, engine.SendOptions{})
-		})
-		took.time(b, "commit", func() error { writeOne(b, fork, int64(i)); return nil })
-		if i%10 == 0 {
-			took.time(b, "by-id", func() error { _, err := fork.Commit(ctx, engine.CommitName{Text: first.String()}); return err })
-		}
+	base := newForkedBase(b, host, "base", files)
+	for range part {
+		base.fork(b)
+	}
+	b.ReportMetric(heapMiB(), "heap-first-MiB")
+	for range forks - 2*part {
+		base.fork(b)
+	}
+	other := newForkedBase(b, host, "other", files)
+	for range part {
+		base.fork(b)
+		other.fork(b)
 	}
 	for _, step := range forkSteps {
-		all := took[step]
-		part := min(part, max(1, len(all)/3))
+		all := base.took[step]
+		part := len(other.took[step])
 		early, late := quantile(all[:part], 0.5), quantile(all[len(all)-part:], 0.5)
 		b.ReportMetric(float64(early.Microseconds())/1000, step+"-first-ms")
 		b.ReportMetric(float64(late.Microseconds())/1000, step+"-last-ms")
 		b.ReportMetric(late.Seconds()/early.Seconds(), step+"-last/first")
+		b.ReportMetric(late.Seconds()/quantile(other.took[step], 0.5).Seconds(), step+"-last/other")
 		b.ReportMetric(float64(quantile(all, 0.99).Microseconds())/1000, step+"-p99-ms")
 	}
 	b.ReportMetric(heapMiB(), "heap-last-MiB")
 	b.ReportMetric(float64(runtime.NumGoroutine()), "goroutines")
+}
+
+// forkedBase is a repository that is committed to and forked in turn.
+type forkedBase struct {
+	host  *engine.Host
+	name  string
+	repo  *engine.Repository
+	w     *steadyWriter
+	first object.ID
+	took  steps
+}
+
+func newForkedBase(b *testing.B, host *engine.Host, name string, files int) *forkedBase {
+	b.Helper()
+	base := &forkedBase{
+		host: host, name: name, repo: enginetest.Create(b, host, name), w: newSteadyWriter(0), took: make(steps),
+	}
+	for range files {
+		base.w.contents = append(base.w.contents, base.w.lines(4))
+	}
+	base.w.commitAll(b, base.repo)
+	base.first = base.w.tip
+	return base
+}
+
+// fork commits to the base, forks it, and uses the fork.
+func (base *forkedBase) fork(b *testing.B) {
+	b.Helper()
+	ctx, w, took := context.Background(), base.w, base.took
+	i := len(took["fork"])
+	took["base-commit"] = append(took["base-commit"], w.change(b, base.repo))
+	name := fmt.Sprintf("fork-of-%s-%06d", base.name, i)
+	took.time(b, "fork", func() error {
+		_, err := base.host.CreateRepository(ctx, bencher, engine.CreateRequest{Name: name, Base: &engine.Base{Name: base.name}})
+		return err
+	})
+	fork, err := base.host.Repository(ctx, enginetest.Org, name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	took.time(b, "read", func() error { return list(ctx, fork) })
+	took.time(b, "clone", func() error {
+		request := engine.FetchRequest{Wants: []object.ID{w.tip}, OFSDelta: true}
+		if len(w.contents) > 1000 {
+			request.Filter = "blob:none"
+			request.Depth = 1
+		}
+		f, err := fork.Fetch(ctx, request)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return f.Send(ctx, io.Discard, engine.SendOptions{})
+	})
+	took.time(b, "commit", func() error { writeOne(b, fork, int64(i)); return nil })
+	if i%10 == 0 {
+		took.time(b, "by-id", func() error {
+			_, err := fork.Commit(ctx, engine.CommitName{Text: base.first.String()})
+			return err
+		})
+	}
 }
 
 // heapMiB returns the size of what is live on the heap.

@@ -14,8 +14,8 @@ import (
 // their rows. It works as a binary counter does: from the newest layer on it takes each that has no
 // more objects than those after it together. Each remaining layer has more objects than all newer
 // ones. So the number of layers, and of copies of an object, is the logarithm of the number of
-// objects. It takes no more than a write may add to the hot tier; maintenance flushes larger
-// layers.
+// objects. It takes no more bytes than a write may add to the hot tier, and mergedCountMax times
+// the objects; maintenance flushes larger layers.
 //
 // The last hot layer takes writes and stays. Forks keep the former layers for as long as they live.
 func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *manifest) error {
@@ -40,6 +40,10 @@ func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *ma
 	}
 	return nil
 }
+
+// mergedCountMax bounds a merged layer, in the objects that a write may add to the hot tier: it is
+// about what makes a flush due, so that few layers wait for that.
+const mergedCountMax = 4
 
 // hotLayers returns the places of the hot layers, the oldest first.
 func (m *manifest) hotLayers() []int {
@@ -79,7 +83,7 @@ func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int) ([]fro
 	for len(places) > 0 {
 		place := places[len(places)-1]
 		places = places[:len(places)-1]
-		countMax := s.limits.HotCount - count
+		countMax := mergedCountMax*s.limits.HotCount - count
 		if len(run) > 0 {
 			countMax = min(countMax, count)
 		}

@@ -23,6 +23,9 @@ var bin string
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
+		if spec, ok := os.LookupEnv(holdEnv); ok {
+			return holdConnections(spec)
+		}
 		dir, err := os.MkdirTemp("", "packhorse-test-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

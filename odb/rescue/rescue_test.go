@@ -50,22 +50,22 @@ func TestGo(t *testing.T) {
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var failures []error
-		note := func(err error) { failures = append(failures, err) }
+		failures := make(chan error, 3)
+		note := func(err error) { failures <- err }
 		rescue.After(time.Minute, boom, note)
 		rescue.After(time.Minute, func() error { return nil }, note)
 		rescue.After(time.Minute, boom, note).Stop()
 		time.Sleep(time.Minute - time.Nanosecond)
 		synctest.Wait()
 		if len(failures) != 0 {
-			t.Errorf("got %v before the time", failures)
+			t.Errorf("got %v before the time", <-failures)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if len(failures) != 1 {
-			t.Fatalf("got %v", failures)
+			t.Fatalf("%d failures", len(failures))
 		}
-		wantPanic(t, failures[0])
+		wantPanic(t, <-failures)
 	})
 }
 

@@ -28,7 +28,15 @@ func main() {
 	memory := flag.Int64("memory", 256, "--memory of the server, in MiB")
 	lasts := flag.Duration("for", 10*time.Second, "duration of each load")
 	only := flag.String("only", ".", "loads whose names match this `regexp`")
+	watched := flag.String("health", "", "only watch the health of the server at this `URL`")
 	flag.Parse()
+	if *watched != "" {
+		if err := watchHealth(*watched); err != nil {
+			fmt.Fprintln(os.Stderr, "ceiling:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ok, err := run(ctx, *bin, *memory<<20, *lasts, *only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ceiling:", err)

@@ -22,8 +22,6 @@ type load struct {
 const (
 	mib         = 1 << 20
 	samplePause = 10 * time.Millisecond
-	healthPause = 50 * time.Millisecond
-	healthMax   = time.Second // maximum time of a health answer
 )
 
 // figures are the measurements of a load.
@@ -35,8 +33,7 @@ type figures struct {
 	wrong   map[string]int // refusals that none should be
 	peak    int64          // anonymous memory
 	group   int64          // memory of the control group
-	health  time.Duration  // the slowest
-	unwell  int            // health answers that failed or were too late
+	health  health
 }
 
 // measure runs clients for a time, and reports whether the server withstood them.
@@ -44,10 +41,13 @@ func (h *house) measure(ctx context.Context, name string, all []load, lasts time
 	f := &figures{answers: make(map[int]int), reasons: make(map[string]int), wrong: make(map[string]int)}
 	asking, stop := context.WithTimeout(ctx, lasts)
 	defer stop()
+	well, err := startHealth(ctx, h.server.URL)
+	if err != nil {
+		return false, err
+	}
 	watching, end := context.WithCancel(ctx)
 	var watchers, clients sync.WaitGroup
 	watchers.Go(func() { h.watchMemory(watching, f) })
-	watchers.Go(func() { h.watchHealth(watching, f) })
 	for _, l := range all {
 		for i := range l.clients {
 			clients.Go(func() {
@@ -67,12 +67,15 @@ func (h *house) measure(ctx context.Context, name string, all []load, lasts time
 	clients.Wait()
 	end()
 	watchers.Wait()
+	if f.health, err = well.end(); err != nil {
+		return false, err
+	}
 	alive := h.alive(ctx)
 	f.print(name, h, alive)
 	if !alive {
 		return false, fmt.Errorf("the server ended during %q:\n%s", name, h.server.Output())
 	}
-	return f.unwell == 0 && len(f.wrong) == 0, ctx.Err()
+	return f.health.Unwell == 0 && len(f.wrong) == 0, ctx.Err()
 }
 
 // rest waits for as long as a refusal asks for, about.
@@ -106,9 +109,9 @@ func (f *figures) print(name string, h *house, alive bool) {
 		state = "ENDED"
 	}
 	fmt.Printf("%-24s %-6s  anonymous %4d MiB (%3d %% of --memory), group %4d of %d MiB, health at most %v", name, state,
-		f.peak/mib, f.peak*100/h.memory, f.group/mib, h.group.limit/mib, f.health.Round(time.Millisecond))
-	if f.unwell > 0 {
-		fmt.Printf(", UNWELL %d times", f.unwell)
+		f.peak/mib, f.peak*100/h.memory, f.group/mib, h.group.limit/mib, f.health.Slowest.Round(time.Millisecond))
+	if f.health.Unwell > 0 {
+		fmt.Printf(", UNWELL %d of %d times", f.health.Unwell, f.health.Asked)
 	}
 	fmt.Print("; ")
 	for _, status := range slices.Sorted(maps.Keys(f.answers)) {
@@ -135,32 +138,6 @@ func (h *house) watchMemory(ctx context.Context, f *figures) {
 		}
 		if usedErr == nil {
 			f.group = max(f.group, used)
-		}
-		f.mu.Unlock()
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// watchHealth asks for health on a new connection each time, as a load balancer does.
-func (h *house) watchHealth(ctx context.Context, f *figures) {
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * healthMax}
-	ticker := time.NewTicker(healthPause)
-	defer ticker.Stop()
-	for {
-		began := time.Now()
-		response, err := client.Get(h.server.URL + "/healthz")
-		took := time.Since(began)
-		if err == nil {
-			_ = response.Body.Close()
-		}
-		f.mu.Lock()
-		f.health = max(f.health, took)
-		if err != nil || response.StatusCode != http.StatusOK || took > healthMax {
-			f.unwell++
 		}
 		f.mu.Unlock()
 		select {

@@ -36,8 +36,11 @@ func newContent(rows map[object.ID]Row) Content {
 // bytes. A row of a commit without its object is left out; fsck reports it.
 func (r *Reader) ReadAll(ctx context.Context, countMax, sizeMax int) (content Content, ok bool, err error) {
 	if rows, ok := r.copied(); ok {
+		if len(rows) > countMax {
+			return content, false, nil
+		}
 		content = newContent(rows)
-		return content, content.Count <= countMax && content.Size <= sizeMax, nil
+		return content, content.Size <= sizeMax, nil
 	}
 	content.rows = make(map[object.ID]Row)
 	for _, table := range Tables {

@@ -3,8 +3,8 @@
 // other and all at once. It reports whether the server stayed alive, its memory, the time of health
 // answers, and the answers of the clients.
 //
-// Start at main; seed.go makes the repositories, loads.go and bombs.go are the requests. It needs
-// Linux, and the right to make a control group: it runs as root.
+// Start at main; seed.go makes the repositories, loads.go and bombs.go are the requests, health.go
+// asks for health. It needs Linux, and the right to make a control group: it runs as root.
 package main
 
 import (

@@ -67,9 +67,9 @@ func (s *fewServer) serves(t *testing.T, when string) {
 	}
 }
 
-func (s *fewServer) dial(t *testing.T, from net.IP) net.Conn {
+func (s *fewServer) dial(t *testing.T) net.Conn {
 	t.Helper()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+	var dialer net.Dialer
 	c, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(s.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +347,7 @@ func TestUploadsOfFewDescriptors(t *testing.T) {
 	answers := make(chan error, uploads)
 	conns := make([]net.Conn, 0, uploads)
 	for range uploads {
-		c := s.dial(t, net.IPv4(127, 0, 0, 1))
+		c := s.dial(t)
 		conns = append(conns, c)
 		go func() {
 			response, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -376,7 +376,7 @@ func TestUploadsOfFewDescriptors(t *testing.T) {
 		}
 	}
 	for range 900 { // the remaining connections, and more
-		c := s.dial(t, net.IPv4(127, 0, 0, 1))
+		c := s.dial(t)
 		defer c.Close() //nolint:errcheck // nothing was written
 	}
 	s.serves(t, "among uploads")

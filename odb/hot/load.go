@@ -203,17 +203,14 @@ func (r *loading) add(page kv.Page) error {
 			continue
 		}
 		row, known := r.rows[id]
-		switch value := bytes.Clone(pair.Value); {
-		case pair.Key[0] == TableObject && !known:
-			row.Value = value
-			r.bytes += rowCost
-		case pair.Key[0] == TableGraph && known:
-			row.Graph = value
-		case pair.Key[0] == TableFilter && known:
-			row.Filter = value
-		default:
+		isObject := pair.Key[0] == TableObject
+		if known == isObject {
 			continue
 		}
+		if isObject {
+			r.bytes += rowCost
+		}
+		*row.in(pair.Key[0]) = bytes.Clone(pair.Value)
 		r.rows[id] = row
 		if r.bytes += int64(len(pair.Value)); r.bytes > r.bytesMax && r.bytesMax != onePage {
 			return errLarge

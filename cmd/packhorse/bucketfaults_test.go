@@ -9,13 +9,15 @@ import (
 // TestBucketFaults has clients push, commit and clone through two servers while maintenance works
 // and their bucket says 503, resets connections, cuts and shortens bodies, loses answers and
 // reports errors under status 200. What was acknowledged is there once, also for servers that have
-// cached nothing. PACKHORSE_STORM_ROUNDS sets the number of rounds; without it the test is
-// skipped.
+// cached nothing, and a receiver of webhooks has heard of all. PACKHORSE_STORM_ROUNDS sets the
+// number of rounds; without it the test is skipped.
 func TestBucketFaults(t *testing.T) {
 	t.Parallel()
 	rounds := longStormRounds(t)
-	p := newPair(t, t.TempDir(), postgrestest.Start(t), "--maintenance-hot-count", "100", "--maintenance-segments", "2",
-		"--maintenance-reader-grace", "0s", "--log-level", "error")
+	dir := t.TempDir()
+	receiver := newReceiver(t, dir)
+	p := newPair(t, dir, postgrestest.Start(t), "--maintenance-hot-count", "100", "--maintenance-segments", "2",
+		"--maintenance-reader-grace", "0s", "--upstream-allow", "127.0.0.1", "--log-level", "error")
 	l := newLoad(p, 1, 0)
 	l.clones = []*cloner{{}}
 	for n := range p.sides {
@@ -42,5 +44,7 @@ func TestBucketFaults(t *testing.T) {
 		l.look()
 		t.Logf("%s; %d and %d faults", l.figures(), p.sides[0].files.faults(), p.sides[1].files.faults())
 	}
+	journal := receiver.await(p.sides[0].data(), p.get)
 	p.stop()
+	receiver.check(journal)
 }

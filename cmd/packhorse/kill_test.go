@@ -335,6 +335,9 @@ func commitPack(branch, base, name string) []byte {
 		branch, base, name, base64.StdEncoding.EncodeToString([]byte(name)))
 }
 
+// get asks for a path of the repository.
+func (k *killing) get(path string) reply { return k.api(http.MethodGet, path, "", nil) }
+
 func (k *killing) api(method, path, key string, body []byte) reply {
 	return send(k.t.Context(), method, k.server.URL+path, k.token, key, body)
 }

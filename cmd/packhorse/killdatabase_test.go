@@ -9,7 +9,8 @@ import (
 
 // TestKillDatabase crashes the database of two servers in the midst of keyed writes and starts it
 // again; at last it is gone for good, and its synchronous standby takes its place. Each write has
-// happened exactly once, and is answered as before. PACKHORSE_KILL_ROUNDS sets the number of
+// happened exactly once, and is answered as before, and a receiver of webhooks has heard of all.
+// PACKHORSE_KILL_ROUNDS sets the number of
 // crashes, PACKHORSE_FAILOVER_ROUNDS that of failovers, after each of which the former primary
 // follows the new one.
 func TestKillDatabase(t *testing.T) {
@@ -21,7 +22,8 @@ func TestKillDatabase(t *testing.T) {
 	stores.files, stores.env = s3test.Start(t).Place(t)
 	rounds := killRounds(t, 2)
 	k := newKilling(t, stores, 5, uint64(rounds))
-	k.flags = []string{"--log-level", "error"}
+	k.flags = []string{"--upstream-allow", "127.0.0.1", "--log-level", "error"}
+	receiver := newReceiver(t, k.dir)
 	k.start()
 	s := newKeyedStorm(k, 100)
 	for range rounds {
@@ -43,5 +45,7 @@ func TestKillDatabase(t *testing.T) {
 		primary, standby = standby, primary
 	}
 	k.look()
+	journal := receiver.await(k.data(), k.get)
 	k.stop()
+	receiver.check(journal)
 }

@@ -235,6 +235,9 @@ func (p *pair) send(s *side, method, path, key string, body []byte) reply {
 	return send(ctx, method, s.URL+path, p.token, key, body)
 }
 
+// get asks the second server for a path of the repository r.
+func (p *pair) get(path string) reply { return p.send(p.sides[1], http.MethodGet, path, "", nil) }
+
 // tip is the commit that an answer names.
 func (r reply) tip(t *testing.T) string {
 	t.Helper()
@@ -515,7 +518,7 @@ func (l *load) checkJournal(git *oracle.Repository) {
 	const none = "0000000000000000000000000000000000000000"
 	now := map[string]string{}
 	last := 0
-	for _, event := range readJournal(t, func(path string) reply { return l.p.send(l.p.sides[1], http.MethodGet, path, "", nil) }) {
+	for _, event := range readJournal(t, l.p.get) {
 		before := event.Before
 		if before == none {
 			before = ""

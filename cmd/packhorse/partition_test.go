@@ -2,9 +2,6 @@ package main_test
 
 import (
 	"net/http"
-	"net/http/httptest"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,11 +17,8 @@ import (
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	rounds := longStormRounds(t)
-	receiver := &receiver{t: t, heard: map[string]int{}}
-	server := httptest.NewServer(receiver)
-	defer server.Close()
 	dir := t.TempDir()
-	hook(t, dir, server.URL)
+	receiver := newReceiver(t, dir)
 	p := newPair(t, dir, postgrestest.Start(t), "--upstream-allow", "127.0.0.1", "--log-level", "error",
 		"--maintenance-hot-count", "200", "--maintenance-reader-grace", "0s")
 	l := newLoad(p, min(rounds, 2), min(rounds, 2))
@@ -36,14 +30,9 @@ func TestPartitions(t *testing.T) {
 		l.look()
 		t.Logf("%s: %s", partitions[round%len(partitions)].name, l.figures())
 	}
-	journal := readJournal(t, func(path string) reply { return p.send(p.sides[0], http.MethodGet, path, "", nil) })
-	journal = slices.DeleteFunc(journal, func(event journalEvent) bool { return strings.HasPrefix(event.Ref, "refs/notes/") })
-	receiver.await(journal, func() string {
-		return packhorse(t, p.direct.env, append([]string{"webhooks", "list", "--dead", "--data", p.sides[0].data()},
-			p.direct.flags()...)...).out
-	})
-	receiver.check(journal)
+	journal := receiver.await(p.sides[0].data(), p.get)
 	p.stop()
+	receiver.check(journal)
 }
 
 // partition is a way in which a server is cut off.

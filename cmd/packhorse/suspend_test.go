@@ -20,14 +20,17 @@ import (
 // TestSuspended suspends one of two servers, while clients write through both, in the middle of a
 // clone, a push and a commit, until the other has taken it for dead, does its duties, and has
 // rewritten and swept what it reads. When the server goes on, it joins again: the clone ends whole
-// or fails, the push and the commit are whole or refused, and every acknowledged write is there.
+// or fails, the push and the commit are whole or refused, every acknowledged write is there, and
+// a receiver of webhooks has heard of all.
 // PACKHORSE_STORM_ROUNDS sets the number of times, each of a minute at least; without it the test
 // is skipped.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	rounds := longStormRounds(t)
-	p := newPair(t, t.TempDir(), postgrestest.Start(t), "--log-level", "error", "--maintenance-hot-count", "200",
-		"--maintenance-reader-grace", "0s")
+	dir := t.TempDir()
+	receiver := newReceiver(t, dir)
+	p := newPair(t, dir, postgrestest.Start(t), "--upstream-allow", "127.0.0.1", "--log-level", "error",
+		"--maintenance-hot-count", "200", "--maintenance-reader-grace", "0s")
 	l := newLoad(p, 2, 2)
 	for n := range p.sides {
 		l.parts = append(l.parts, newGitClient(t, "parts", n, 24<<20))
@@ -37,7 +40,9 @@ func TestSuspended(t *testing.T) {
 		l.look()
 		t.Logf("%d: %s", round, l.figures())
 	}
+	journal := receiver.await(p.sides[0].data(), p.get)
 	p.stop()
+	receiver.check(journal)
 }
 
 // suspend suspends a server for a time at least.

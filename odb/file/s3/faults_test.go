@@ -135,6 +135,44 @@ func read(t *testing.T, store file.Store, name string) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
+// TestEmptyFile reads an empty file from services that answer in different ways when they are asked
+// for its last bytes.
+func TestEmptyFile(t *testing.T) {
+	t.Parallel()
+	server := s3test.Start(t)
+	partial := func(span string, body string) fault {
+		return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			w.Header().Set("Content-Range", span)
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	tests := map[string]struct {
+		answer fault
+		err    error
+	}{
+		"the range is refused":  {says(416, "InvalidRange"), nil},
+		"the range is left out": {func(http.ResponseWriter, *http.Request, http.Handler) {}, nil},
+		"a range of nothing":    {partial("bytes 0--1/0", ""), nil},
+		"nothing of something":  {partial("bytes 0--1/9", ""), file.ErrUnavailable},
+		"nothing, and a body":   {partial("bytes 0--1/0", "x"), file.ErrUnavailable},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			service := disturbed(t, server)
+			store := s3test.Open(t, service.options)
+			if err := write(t, store, "empty", nil); err != nil {
+				t.Fatal(err)
+			}
+			service.disturb(times(99, test.answer, func(r *http.Request) bool { return isGet(r) && r.Header.Get("Range") != "" }))
+			if data, err := read(t, store, "empty"); len(data) != 0 || !errors.Is(err, test.err) {
+				t.Errorf("%q, %v", data, err)
+			}
+		})
+	}
+}
+
 // TestFaults disturbs requests a few times: every file is stored and read all the same.
 func TestFaults(t *testing.T) {
 	t.Parallel()

@@ -115,7 +115,7 @@ func TestIntents(t *testing.T) {
 			if err := <-intent.ended; err != nil {
 				t.Errorf("something may be left: %v", err)
 			}
-			wantUploads(t, server, options, 0)
+			wantUploads(t, server, options, store, 0)
 			if _, err := store.Open(t.Context(), "name.segment"); !errors.Is(err, file.ErrNotFound) {
 				t.Errorf("a file whose writing was refused: %v", err)
 			}
@@ -133,18 +133,22 @@ func TestDiscard(t *testing.T) {
 	seal(t, store, "name.segment", []byte("content"))
 	var key string
 	client := server.Client()
-	page, err := client.ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{Bucket: aws.String("tests"), Prefix: &options.Prefix})
+	page, err := client.ListObjectsV2(t.Context(), &awss3.ListObjectsV2Input{
+		Bucket: &options.Bucket, Prefix: &options.Prefix,
+	})
 	if err != nil || len(page.Contents) != 1 {
 		t.Fatal(page, err)
 	}
 	key = aws.ToString(page.Contents[0].Key)
 	begin := func() string {
-		out, err := client.CreateMultipartUpload(t.Context(), &awss3.CreateMultipartUploadInput{Bucket: aws.String("tests"), Key: &key})
+		out, err := client.CreateMultipartUpload(t.Context(), &awss3.CreateMultipartUploadInput{
+			Bucket: &options.Bucket, Key: &key,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = client.UploadPart(t.Context(), &awss3.UploadPartInput{
-			Bucket: aws.String("tests"), Key: &key, UploadId: out.UploadId, PartNumber: aws.Int32(1),
+			Bucket: &options.Bucket, Key: &key, UploadId: out.UploadId, PartNumber: aws.Int32(1),
 			Body: bytes.NewReader([]byte("part")),
 		})
 		if err != nil {
@@ -154,12 +158,12 @@ func TestDiscard(t *testing.T) {
 	}
 	known := begin()
 	begin()
-	wantUploads(t, server, options, 2)
+	wantUploads(t, server, options, store, 2)
 	for range 2 { // the second time there is nothing
 		if err := store.Discard(t.Context(), "name.segment", known); err != nil {
 			t.Fatal(err)
 		}
-		wantUploads(t, server, options, 0)
+		wantUploads(t, server, options, store, 0)
 		if _, err := store.Open(t.Context(), "name.segment"); !errors.Is(err, file.ErrNotFound) {
 			t.Errorf("a discarded file: %v", err)
 		}
@@ -183,9 +187,9 @@ func seal(t *testing.T, store file.Store, name string, content []byte) {
 	}
 }
 
-func wantUploads(t *testing.T, server *s3test.Server, options s3.Options, want int) {
+func wantUploads(t *testing.T, server *s3test.Server, options s3.Options, store *s3.Store, want int) {
 	t.Helper()
-	if got := uploads(t, server, options); got != want {
+	if got := uploads(t, server, options, store, "name.segment"); got != want {
 		t.Errorf("%d uploads, want %d", got, want)
 	}
 }

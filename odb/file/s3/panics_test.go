@@ -100,7 +100,7 @@ func trapWrite(t *testing.T, server *s3test.Server, size int, n int64, answered 
 		want = 1
 	}
 	// While one part panics, the other one may arrive behind the end of the upload.
-	if got := uploads(t, server, options); got != want && n != 2 && n != 3 {
+	if got := uploads(t, server, options, store, "f"); got != want && n != 2 && n != 3 {
 		t.Errorf("after a panic at request %d: %d uploads are left", n, got)
 	}
 }

@@ -85,6 +85,10 @@ func (r *stream) takeTail(out *s3.GetObjectOutput, tailBytes int64) error {
 		r.size, r.offset, r.end = *out.ContentLength, 0, *out.ContentLength
 		return nil
 	}
+	if aws.ToString(out.ContentRange) == emptyContentRange && aws.ToInt64(out.ContentLength) == 0 {
+		r.size = 0
+		return nil
+	}
 	first, last, size, err := parseContentRange(aws.ToString(out.ContentRange))
 	if err != nil {
 		return err
@@ -95,6 +99,9 @@ func (r *stream) takeTail(out *s3.GetObjectOutput, tailBytes int64) error {
 	r.size, r.offset, r.end = size, first, size
 	return nil
 }
+
+// emptyContentRange is how MinIO says that an object has no last bytes. Others refuse the range.
+const emptyContentRange = "bytes 0--1/0"
 
 // openEmpty checks that the object is empty: a range of an empty one is refused.
 func (r *stream) openEmpty() error {

@@ -1,23 +1,19 @@
-// Package s3test runs an S3 service for tests: versitygw over a temporary folder.
+// Package s3test runs an S3 service for tests: versitygw over a temporary folder, or MinIO.
 //
 // Start at [Start], or at [Shared] for one service of all tests of a binary. The program is taken
-// from PATH or from .cache/bin of the repository, where .ci/run installs it. PACKHORSE_TEST_FILES
-// may name a bucket of another service instead, as s3.ParseLocation reads it; its credentials are
-// then those that the tools of Amazon find. Tests are skipped where neither is there.
+// from PATH or from .cache/bin of the repository, where .ci/run installs versitygw.
+// PACKHORSE_TEST_FILES=minio asks for MinIO. It may also name a bucket of a service that runs, as
+// s3.ParseLocation reads it; its credentials are then those that the tools of Amazon find. Tests
+// are skipped where the program is missing.
 package s3test
 
 import (
-	"context"
 	"crypto/rand"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +21,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
@@ -32,7 +29,6 @@ import (
 )
 
 const (
-	program   = "versitygw"
 	bucket    = "tests"
 	accessKey = "packhorse"
 	secretKey = "packhorse-secret"
@@ -41,7 +37,7 @@ const (
 // Server is a running service. Its methods may be called concurrently.
 type Server struct {
 	location    s3.Location
-	credentials aws.CredentialsProvider // nil: as the tools of Amazon find them
+	credentials aws.CredentialsProvider
 	forward     http.Handler
 	front       *httptest.Server // of a service of ours
 }
@@ -84,16 +80,17 @@ func Shared(tb testing.TB) *Server {
 // start returns a service, and its process if it is one of ours.
 func start(tb testing.TB) (*Server, *process) {
 	tb.Helper()
-	if named := os.Getenv("PACKHORSE_TEST_FILES"); named != "" {
+	command := versitygw
+	switch named := os.Getenv("PACKHORSE_TEST_FILES"); named {
+	case "":
+	case "minio":
+		command = minio
+	default:
 		return other(tb, named), nil
 	}
-	path, ok := find()
-	if !ok {
-		tb.Skip("versitygw is neither in PATH nor in .cache/bin, and PACKHORSE_TEST_FILES is empty")
-	}
 	s := &Server{credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, "")}
-	p := run(tb, path)
-	s.forward = forward(&url.URL{Scheme: "http", Host: "unix"}, p.transport)
+	p := run(tb, command)
+	s.forward = forward(&url.URL{Scheme: "http", Host: "service"}, p.transport)
 	s.front = httptest.NewServer(s.forward)
 	s.location = s3.Location{Bucket: bucket, Region: "us-east-1", PathStyle: true, Endpoint: s.front.URL}
 	s.makeBucket(tb)
@@ -111,83 +108,12 @@ func other(tb testing.TB, named string) *Server {
 	if err != nil || endpoint.Host == "" {
 		tb.Fatalf("PACKHORSE_TEST_FILES has no endpoint")
 	}
-	return &Server{location: location, forward: forward(endpoint, http.DefaultTransport)}
-}
-
-// find returns the path of the program.
-func find() (string, bool) {
-	if path, err := exec.LookPath(program); err == nil {
-		return path, true
-	}
-	folder, err := os.Getwd()
-	for err == nil && folder != filepath.Dir(folder) {
-		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
-			path, err := exec.LookPath(filepath.Join(folder, ".cache", "bin", program))
-			return path, err == nil
-		}
-		folder = filepath.Dir(folder)
-	}
-	return "", false
-}
-
-// process is a service that runs.
-type process struct {
-	command   *exec.Cmd
-	life      io.Closer
-	output    strings.Builder
-	transport http.RoundTripper
-}
-
-// end ends the service and waits until nothing is left of it.
-func (p *process) end() {
-	_ = p.life.Close()
-	_ = p.command.Wait()
-}
-
-// script gets the folder of the service as $0 and the service as its arguments. It ends the service
-// and removes the folder when its input ends, which also happens when the tests are killed.
-const script = `"$@" </dev/null & service=$!; cat >/dev/null; kill -9 $service; wait; rm -rf "$0"`
-
-// run starts the program. It listens on a socket in the file system, so that no port can be taken
-// by others.
-func run(tb testing.TB, path string) *process {
-	tb.Helper()
-	root, err := os.MkdirTemp("", "s3test") // the path of a socket is short
+	loaded, err := config.LoadDefaultConfig(tb.Context())
 	if err != nil {
-		tb.Fatal(err)
+		tb.Fatalf("PACKHORSE_TEST_FILES: credentials: %v", err)
 	}
-	socket := filepath.Join(root, "socket")
-	for _, folder := range []string{"files", "attributes"} {
-		if err := os.Mkdir(filepath.Join(root, folder), 0o700); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	p := &process{command: exec.Command("sh", "-c", script, root,
-		path, "--access", accessKey, "--secret", secretKey, "--quiet", "--keep-alive", "--port", socket,
-		"posix", "--sidecar", filepath.Join(root, "attributes"), filepath.Join(root, "files"))}
-	p.command.Stdout, p.command.Stderr = &p.output, &p.output
-	if p.life, err = p.command.StdinPipe(); err != nil {
-		tb.Fatal(err)
-	}
-	if err := p.command.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}
-	p.transport = &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 64, DisableCompression: true}
-	for {
-		connection, err := dial(tb.Context(), "", "")
-		if err == nil {
-			_ = connection.Close()
-			return p
-		}
-		select {
-		case <-tb.Context().Done():
-			p.end()
-			tb.Fatal(err)
-		case <-time.After(5 * time.Millisecond):
-		}
+	return &Server{
+		location: location, credentials: loaded.Credentials, forward: forward(endpoint, http.DefaultTransport),
 	}
 }
 
@@ -262,9 +188,6 @@ func (s *Server) Place(tb testing.TB) (location string, env []string) {
 	location = l.String() + "?" + url.Values{
 		"endpoint": {l.Endpoint}, "region": {l.Region}, "path-style": {strconv.FormatBool(l.PathStyle)},
 	}.Encode()
-	if s.credentials == nil {
-		return location, nil
-	}
 	keys, err := s.credentials.Retrieve(tb.Context())
 	if err != nil {
 		tb.Fatal(err)

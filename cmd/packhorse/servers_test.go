@@ -187,8 +187,12 @@ func revokeKey(t *testing.T, servers []*packhorsetest.Server, token string) {
 // none is given, and returns these. Each has one server.
 func awaitDuties(t *testing.T, stores *sharedStores, count int, want []string) []string {
 	t.Helper()
-	for begun := time.Now(); ; {
+	var told result // by the last one that was answered
+	for begun, tries := time.Now(), 1; ; tries++ {
 		got := packhorse(t, nil, "cluster", "--keys", stores.keys) // which fails if the database is slow
+		if got.status == 0 {
+			told = got
+		}
 		var duties []string
 		live := 0
 		for line := range strings.Lines(got.out) {
@@ -206,7 +210,7 @@ func awaitDuties(t *testing.T, stores *sharedStores, count int, want []string) [
 			return duties
 		}
 		if time.Since(begun) > patienceOfTests {
-			t.Fatalf("not so far:\n%+v", got)
+			t.Fatalf("not so far, after %d tries; the last one that was answered: %+v; the last one: %+v", tries, told, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"packhorse/fuzz/oracle"
 	"packhorse/odb/kv/postgres/postgrestest"
@@ -63,7 +64,8 @@ func TestLargeClone(t *testing.T) {
 }
 
 // TestSlowClone holds a clone from each of two servers while maintenance rewrites everything that
-// they read, and sweeps without any grace, on both: the clones end whole. PACKHORSE_REAL_REPO and
+// they read, and sweeps without any grace, on both: the clones end whole. PACKHORSE_CLONE_LASTS is
+// how long they last at least, such as 1h, with 10 rounds of maintenance; PACKHORSE_REAL_REPO and
 // PACKHORSE_STORM_ROUNDS are those of [TestLargeClone].
 func TestSlowClone(t *testing.T) {
 	t.Parallel()
@@ -78,7 +80,18 @@ func TestSlowClone(t *testing.T) {
 	}
 	small := newGitClient(t, "small", 0, 200<<10)
 	l := &load{p: p, told: map[string]string{}}
-	for round := range 4 {
+	rounds, pause := 4, time.Duration(0)
+	if text := os.Getenv("PACKHORSE_CLONE_LASTS"); text != "" {
+		lasts, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatalf("PACKHORSE_CLONE_LASTS: %v", err)
+		}
+		rounds = 10
+		pause = lasts / time.Duration(rounds)
+	}
+	begun := time.Now()
+	for round := range rounds {
+		time.Sleep(pause)
 		small.home = round % 2
 		small.step(l) // so that there is something to rewrite
 		got := packhorse(t, nil, "gc", "--data", p.sides[round%2].data(), "--grace", "0s")
@@ -90,6 +103,7 @@ func TestSlowClone(t *testing.T) {
 	for _, clone := range held {
 		clone.finish(t, want)
 	}
+	t.Logf("whole after %v", time.Since(begun).Round(time.Second))
 	for _, s := range p.sides {
 		got := packhorse(t, nil, "gc", "--data", s.data(), "--grace", "0s")
 		if got.status != 0 {
@@ -102,7 +116,7 @@ func TestSlowClone(t *testing.T) {
 	p.stop()
 }
 
-// heldClone is a clone that stops reading after some bytes.
+// heldClone is a clone that reads slowly after some bytes.
 type heldClone struct {
 	git   *oracle.Repository
 	gate  *gate

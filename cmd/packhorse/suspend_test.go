@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -189,62 +187,4 @@ func (p *pair) commitUntil(t *testing.T, s *side, branch string) *halfway {
 		}
 		return fmt.Sprint(answer.status, " ", string(answer.body), answer.err)
 	}}
-}
-
-// gate is a proxy that holds a connection after some bytes of its requests, or of its answers.
-type gate struct {
-	listener          net.Listener
-	requests, answers int64 // 0 for all
-	held, release     chan struct{}
-	once              sync.Once
-}
-
-// newGate returns a gate before a server. Its numbers are set before it is used.
-func newGate(t *testing.T, url string) *gate {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gate{listener: listener, held: make(chan struct{}), release: make(chan struct{})}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			running.Go(func() { g.pass(server, client, g.requests) })
-			running.Go(func() { g.pass(client, server, g.answers) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		select {
-		case <-g.release:
-		default:
-			close(g.release)
-		}
-	})
-	return g
-}
-
-func (g *gate) address() string { return g.listener.Addr().String() }
-
-// pass passes bytes on, and waits after the first most of them.
-func (g *gate) pass(to, from net.Conn, most int64) {
-	defer func() { _ = to.Close(); _ = from.Close() }()
-	if most > 0 {
-		if _, err := io.CopyN(to, from, most); err != nil {
-			return
-		}
-		g.once.Do(func() { close(g.held) })
-		<-g.release
-	}
-	_, _ = io.Copy(to, from)
 }

@@ -34,9 +34,9 @@ func (p *PackPlan) prepare(ctx context.Context, number uint32) (u unpackedEntry,
 	if err != nil {
 		return u, err
 	}
-	level := generateLevel // of deltas
+	level := levelOfSize(len(content))
 	if !u.entry.Delta() {
-		level = levelOf(u.entry.Type)
+		level = levelOf(u.entry.Type, len(content))
 	}
 	u.packed = pack.Deflate(nil, content, level)
 	return u, nil

@@ -89,7 +89,7 @@ type TraceOptions struct {
 // files that lead there. It reads the trees of a commit only where a filter or a different tree
 // shows that one of the files changed; for a flat trace it looks less often, see doubt.go.
 //
-// Memory is about 100 bytes a file and 100 a visited commit. Errors: [odb.ErrNotFound] for the
+// Memory is about 150 bytes a file and 100 a visited commit. Errors: [odb.ErrNotFound] for the
 // commit or the path, those of reading and of options.Admit.
 func Trace(ctx context.Context, v *odb.View, commit object.ID, options TraceOptions) (*TracedFolder, error) {
 	var base *TracedFolder

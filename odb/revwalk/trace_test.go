@@ -6,10 +6,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"packhorse/fuzz/oracle"
 	"packhorse/odb"
 	"packhorse/odb/odbtest"
 	"packhorse/odb/revwalk"
@@ -167,6 +169,62 @@ func TestTraceOfNothing(t *testing.T) {
 	if _, err := revwalk.Trace(t.Context(), v, object.ID{1}, revwalk.TraceOptions{}); !errors.Is(err, odb.ErrNotFound) {
 		t.Errorf("a trace of a commit that is not there: %v", err)
 	}
+}
+
+// TestTraceMemory traces folders of folders, and a wide folder whose subfolders it does not open,
+// until much memory is admitted, and holds that against the heap, so it runs alone.
+func TestTraceMemory(t *testing.T) {
+	git := oracle.New(t)
+	entry := fmt.Sprintf("100644 blob %s", git.Write("blob", []byte("content")))
+	for range 7 {
+		var tree strings.Builder
+		for i := range 10 {
+			fmt.Fprintf(&tree, "%s\tf%d\n", entry, i)
+		}
+		entry = "040000 tree " + strings.TrimSpace(string(git.Input([]byte(tree.String()), "mktree")))
+	}
+	var wide strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&wide, "%s\tfolder%06d\n", entry, i)
+	}
+	const most = 20 << 20
+	for name, tree := range map[string]string{
+		"folders of folders": entry + "\tf\n",
+		"a wide folder":      wide.String(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := strings.TrimSpace(string(git.Input([]byte(tree), "mktree")))
+			commit := strings.TrimSpace(git.Git("commit-tree", "-m", "m", root))
+			git.Git("update-ref", "refs/heads/main", commit)
+			v := odbtest.Clone(t, git)
+			id, err := object.ParseID(commit)
+			odbtest.Must(t, err)
+			errEnough := errors.New("enough")
+			before, admitted, kept := liveHeap(), int64(0), int64(0)
+			_, err = revwalk.Trace(t.Context(), v, id, revwalk.TraceOptions{Admit: func(sizeBytes int64) error {
+				if admitted >= most {
+					kept = liveHeap() - before
+					return errEnough
+				}
+				admitted += sizeBytes
+				return nil
+			}})
+			if !errors.Is(err, errEnough) {
+				t.Errorf("%d bytes were admitted: %v", admitted, err)
+			}
+			if kept > admitted*5/4 || kept < admitted/2 {
+				t.Errorf("%d bytes were admitted, and %d kept", admitted, kept)
+			}
+		})
+	}
+}
+
+// liveHeap returns the bytes of what is reachable.
+func liveHeap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // TestTraceOfRealRepository is TestTraceAgainstGit on the tip of the repository that

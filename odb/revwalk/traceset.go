@@ -68,6 +68,11 @@ func (t *tracer) open(ctx context.Context, s *traceSet) error {
 	if err := t.readFolder(ctx, f); err != nil {
 		return err
 	}
+	items, err := t.admitItems(f)
+	if err != nil {
+		return err
+	}
+	s.items = make([]traceItem, 0, items)
 	for i := range f.out.Entries {
 		e := &f.out.Entries[i]
 		if e.known() {
@@ -94,17 +99,22 @@ func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 		if err := t.admitEntries(len(f.base.Entries), 0); err != nil {
 			return err
 		}
-		f.out.Entries = append(f.out.Entries, f.base.Entries...)
+		f.out.Entries = slices.Clone(f.base.Entries)
 	} else {
 		data, err := t.view.ReadTree(ctx, f.tree)
 		if err != nil {
 			return err
 		}
-		if err := t.admitEntries(len(data)/treeEntryMean+1, len(data)); err != nil {
+		count, it := 0, object.IterTree(data)
+		for it.Next() {
+			count++
+		}
+		if err := t.admitEntries(count, len(data)); err != nil {
 			return err
 		}
+		f.out.Entries = make([]TracedEntry, 0, count)
 		names := string(data) // one copy, which the names are parts of
-		it := object.IterTree(data)
+		it = object.IterTree(data)
 		for it.Next() {
 			end := len(names) - len(it.Rest()) - object.IDSize - 1
 			f.out.Entries = append(f.out.Entries,
@@ -117,18 +127,37 @@ func (t *tracer) readFolder(ctx context.Context, f *tracedOut) error {
 	return nil
 }
 
-// treeEntryMean is about the size in bytes of an entry in a tree: a mode, a name and an ID.
-const treeEntryMean = 36
-
-// admitEntries asks for permission to keep the entries of another folder: the entries, their items
-// in sets, and their names.
+// admitEntries asks for permission to keep the entries of another folder, their names, and the keys
+// that filters are asked for.
 func (t *tracer) admitEntries(count, namesBytes int) error {
 	if t.admit == nil {
 		return nil
 	}
-	const perFolder = int64(unsafe.Sizeof(TracedFolder{}) + unsafe.Sizeof(tracedOut{}) + unsafe.Sizeof(traceSet{}))
-	const perEntry = int64(unsafe.Sizeof(TracedEntry{}) + unsafe.Sizeof(traceItem{}))
-	return t.admit(perFolder + int64(count)*perEntry + int64(namesBytes))
+	const perEntry = int64(unsafe.Sizeof(TracedEntry{}) + unsafe.Sizeof(bloom.Key{}))
+	return t.admit(int64(unsafe.Sizeof(TracedFolder{})) + int64(count)*perEntry + int64(namesBytes))
+}
+
+// admitItems asks for permission to keep the items of a folder, and what is kept of its subfolders
+// before they are opened. It returns the number of items.
+func (t *tracer) admitItems(f *tracedOut) (count int, err error) {
+	const perItem = int64(unsafe.Sizeof(traceItem{}))
+	const perSet = int64(unsafe.Sizeof(tracedOut{}) + unsafe.Sizeof(traceSet{}))
+	size := int64(0)
+	for i := range f.out.Entries {
+		e := &f.out.Entries[i]
+		if e.known() {
+			continue
+		}
+		count++
+		size += perItem
+		if e.Mode.IsTree() {
+			size += perSet + int64(len(f.prefix)+len(e.Name)+1)
+		}
+	}
+	if t.admit == nil {
+		return count, nil
+	}
+	return count, t.admit(size)
 }
 
 // limit removes from a set the files that do not lie at a path below its folder, and for a flat

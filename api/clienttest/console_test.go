@@ -5,7 +5,6 @@ package clienttest_test
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"testing"
 
 	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/fuzz/loopback"
 	"packhorse/odb/odbtest"
 )
 
@@ -333,23 +333,12 @@ func TestConsoleEvents(t *testing.T) {
 	}
 }
 
-// freeAddress is an address that nobody listened on a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close() //nolint:errcheck // nobody has connected
-	return listener.Addr().String()
-}
-
 // TestConsoleOperators shows the page for operators at the listener of --admin-listen, and says at
 // the public one where it is.
 func TestConsoleOperators(t *testing.T) {
 	t.Parallel()
 	need(t, "chromium", "chromium-browser")
-	admin := freeAddress(t)
+	admin := loopback.FreeAddress(t)
 	server := start(t, packhorsetest.Options{Flags: []string{"--admin-listen", admin}})
 	c := &console{openBrowser(t), server.URL + "/console"}
 	c.size(1280, 900, false)

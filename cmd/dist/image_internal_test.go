@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"packhorse/fuzz/loopback"
 )
 
 // imageStore is where an image is built and run, without a daemon and without a registry.
@@ -97,7 +98,7 @@ func TestImage(t *testing.T) {
 
 	container := store.run(t, "from", "localhost/packhorse")
 	defer func() { store.run(t, "rm", container) }()
-	address := freeAddress(t)
+	address := loopback.FreeAddress(t)
 	inside := func(args ...string) []string {
 		return append([]string{"run", "--isolation=chroot", "--env=PACKHORSE_LISTEN=" + address, container, "--", "packhorse"}, args...)
 	}
@@ -158,15 +159,4 @@ func get(url string) (string, error) {
 	text, err := io.ReadAll(response.Body)
 	line, _, _ := strings.Cut(string(text), "\n")
 	return fmt.Sprintf("%d %s", response.StatusCode, line), err
-}
-
-// freeAddress returns an address of the loopback that nothing listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

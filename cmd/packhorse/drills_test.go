@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,12 +17,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"packhorse/api/auth"
+	"packhorse/fuzz/loopback"
 	"packhorse/fuzz/oracle"
 )
 
@@ -53,7 +52,7 @@ func TestDrills(t *testing.T) {
 	if revision := os.Getenv("PACKHORSE_UPGRADE_FROM"); revision != "" && !testing.Short() {
 		installed = buildRevision(t, revision)
 	}
-	address := freePort(t)
+	address := loopback.FreeAddress(t)
 	sh, noMounts := startDrillShell(t, dir)
 	sh.must(t, "LISTEN="+address, "NEW="+bin, "PATH="+filepath.Dir(installed)+":$PATH", "export PACKHORSE_MIN_FREE=4MiB")
 
@@ -130,30 +129,6 @@ cd "$2" && go build -o packhorse ./cmd/packhorse`
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return filepath.Join(dir, "packhorse")
-}
-
-// portsTried is how many ports freePort has tried.
-var portsTried atomic.Int32
-
-// freePort returns an address of the loopback that nothing listens on. It is none that the system
-// gives to others, nor one that was returned before.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for {
-		port := 20000 + os.Getpid()%10000 + int(portsTried.Add(1))
-		if port >= 32000 {
-			break
-		}
-		address := fmt.Sprintf("127.0.0.1:%d", port)
-		if listener, err := net.Listen("tcp", address); err == nil {
-			if err := listener.Close(); err != nil {
-				t.Fatal(err)
-			}
-			return address
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // startDrillShell starts a shell that ends with the test, with all that it has started. It has its

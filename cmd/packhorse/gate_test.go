@@ -38,8 +38,8 @@ func newGate(t *testing.T, url string) *gate {
 				_ = client.Close()
 				continue
 			}
-			running.Go(func() { g.pass(server, client, g.requests) })
-			running.Go(func() { g.pass(client, server, g.answers) })
+			running.Go(func() { g.pass(server, client, g.requests, g.wait) })
+			running.Go(func() { g.pass(client, server, g.answers, g.trickle) })
 		}
 	})
 	t.Cleanup(func() {
@@ -55,38 +55,40 @@ func newGate(t *testing.T, url string) *gate {
 
 func (g *gate) address() string { return g.listener.Addr().String() }
 
-// trickle passes on 10 KiB a second until the connection is released, or nothing of a request, and
-// reports whether there is more.
-func (g *gate) trickle(to, from net.Conn) bool {
-	if g.answers == 0 {
-		<-g.release
-		return true
-	}
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-g.release:
-			return true
-		case <-tick.C:
-		}
-		if _, err := io.CopyN(to, from, 1<<10); err != nil {
-			return false
-		}
-	}
-}
-
-// pass passes bytes on, and few or none after the first most of them.
-func (g *gate) pass(to, from net.Conn, most int64) {
+// pass passes bytes on, and behind the first most of them what between lets through until the gate
+// is released. It ends when the connection does.
+func (g *gate) pass(to, from net.Conn, most int64, between func(to, from net.Conn) error) {
 	defer func() { _ = to.Close(); _ = from.Close() }()
 	if most > 0 {
 		if _, err := io.CopyN(to, from, most); err != nil {
 			return
 		}
 		g.once.Do(func() { close(g.held) })
-		if !g.trickle(to, from) {
+		if err := between(to, from); err != nil {
 			return
 		}
 	}
 	_, _ = io.Copy(to, from)
+}
+
+// wait lets nothing through.
+func (g *gate) wait(_, _ net.Conn) error {
+	<-g.release
+	return nil
+}
+
+// trickle lets 10 KiB a second through.
+func (g *gate) trickle(to, from net.Conn) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-g.release:
+			return nil
+		case <-tick.C:
+		}
+		if _, err := io.CopyN(to, from, 1<<10); err != nil {
+			return err
+		}
+	}
 }

@@ -10,9 +10,8 @@ import (
 // TestKillDatabase crashes the database of two servers in the midst of keyed writes and starts it
 // again; at last it is gone for good, and its synchronous standby takes its place. Each write has
 // happened exactly once, and is answered as before, and a receiver of webhooks has heard of all.
-// PACKHORSE_KILL_ROUNDS sets the number of
-// crashes, PACKHORSE_FAILOVER_ROUNDS that of failovers, after each of which the former primary
-// follows the new one.
+// PACKHORSE_KILL_ROUNDS sets the number of crashes, PACKHORSE_FAILOVER_ROUNDS that of failovers,
+// after each of which the former primary follows the new one.
 func TestKillDatabase(t *testing.T) {
 	t.Parallel()
 	primary := postgrestest.Start(t)

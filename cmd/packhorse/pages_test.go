@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"packhorse/cmd/packhorse/packhorsetest"
+	"packhorse/fuzz/loopback"
 	"packhorse/odb/file/s3/s3test"
 	"packhorse/odb/kv/postgres/postgrestest"
 )
@@ -309,7 +310,7 @@ func (m *machine) write(path, text string) {
 // listen has a free port stand for an address of the page.
 func (m *machine) listen(address string) string {
 	m.t.Helper()
-	free := freePort(m.t)
+	free := loopback.FreeAddress(m.t)
 	m.names = append(m.names, address, free)
 	return free
 }
@@ -327,7 +328,7 @@ func (m *machine) dev() {
 
 // withCertificate is a machine that has a certificate, which its programs trust.
 func (m *machine) withCertificate() {
-	address := freePort(m.t)
+	address := loopback.FreeAddress(m.t)
 	m.names = append(m.names, "git.example.com", address, "127.0.0.1:443", address, " :443", " "+address)
 	cert := filepath.Join(m.sh.dir, "cert.pem")
 	if err := packhorsetest.WriteCertificate(cert, filepath.Join(m.sh.dir, "key.pem")); err != nil {
@@ -367,7 +368,7 @@ func (m *machine) packaged() {
 // web/site, to which TOKEN gives access.
 func (m *machine) serve(config string) {
 	m.t.Helper()
-	address := freePort(m.t)
+	address := loopback.FreeAddress(m.t)
 	if !strings.Contains(config, "keys: ") {
 		config += "orgs: /etc/packhorse/orgs\n"
 	}
@@ -422,7 +423,7 @@ func (m *machine) overStores() {
 func (m *machine) moving() {
 	stores := newSharedStores(m.t)
 	m.shared(stores.keys, stores.files, stores.env)
-	m.names = append(m.names, " :8080", " "+freePort(m.t))
+	m.names = append(m.names, " :8080", " "+loopback.FreeAddress(m.t))
 	m.organization("")
 	m.sh.must(m.t, m.stands("mv /etc/packhorse/orgs/acme/*.pem /etc/packhorse/orgs/acme/2026-key.pem"))
 	m.serve("")

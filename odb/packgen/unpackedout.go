@@ -34,11 +34,11 @@ func (p *PackPlan) prepare(ctx context.Context, number uint32) (u unpackedEntry,
 	if err != nil {
 		return u, err
 	}
-	level := levelOfSize(len(content))
-	if !u.entry.Delta() {
-		level = levelOf(u.entry.Type, len(content))
+	if u.entry.Delta() {
+		u.packed = deflateBytes(nil, content)
+	} else {
+		u.packed = deflateContent(nil, u.entry.Type, content)
 	}
-	u.packed = pack.Deflate(nil, content, level)
 	return u, nil
 }
 

@@ -24,20 +24,20 @@ const treeLevel = 2
 // bytes.
 const smallMax = 1 << 10
 
-// levelOf returns the compression level of an object that is deflated while a client waits.
-func levelOf(kind object.Type, size int) int {
+// deflateContent appends the content of an object to dst, deflated while a client waits.
+func deflateContent(dst []byte, kind object.Type, content []byte) []byte {
 	if kind == object.TypeTree {
-		return treeLevel
+		return pack.Deflate(dst, content, treeLevel)
 	}
-	return levelOfSize(size)
+	return deflateBytes(dst, content)
 }
 
-// levelOfSize is levelOf for anything but a tree, and for a delta.
-func levelOfSize(size int) int {
-	if size <= smallMax {
-		return pack.LevelDefault
+// deflateBytes is deflateContent for anything but a tree, and for a delta.
+func deflateBytes(dst, data []byte) []byte {
+	if len(data) <= smallMax {
+		return pack.Deflate(dst, data, pack.LevelDefault)
 	}
-	return generateLevel
+	return pack.Deflate(dst, data, generateLevel)
 }
 
 // aheadOptions are those of the goroutines that prepare entries ahead of their turn.
@@ -70,7 +70,7 @@ func (p *PackPlan) deflate(ctx context.Context, h handle) (deflated, error) {
 	if err != nil {
 		return deflated{}, err
 	}
-	return deflated{kind, int64(len(content)), pack.Deflate(nil, content, levelOf(kind, len(content)))}, nil
+	return deflated{kind, int64(len(content)), deflateContent(nil, kind, content)}, nil
 }
 
 // deflatedMax is the size in bytes up to which the deflated form of an object is cached.
@@ -90,7 +90,7 @@ func (p *PackPlan) deflateSmall(ctx context.Context, h handle) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	packed := pack.Deflate(nil, content, levelOf(kind, len(content)))
+	packed := deflateContent(nil, kind, content)
 	p.inv.view.KeepDeflated(id, packed)
 	return packed, nil
 }
@@ -128,7 +128,7 @@ func (o *packOutput) writeWhole(ctx context.Context, h handle) error {
 	if err != nil {
 		return err
 	}
-	o.packed = pack.Deflate(o.packed[:0], data, levelOf(info.Type, len(data)))
+	o.packed = deflateContent(o.packed[:0], info.Type, data)
 	return o.writeEntry(header, o.packed)
 }
 

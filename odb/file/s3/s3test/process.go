@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"packhorse/fuzz/loopback"
 )
 
 // service is a program that serves S3.
@@ -96,7 +98,7 @@ func run(tb testing.TB, s service) *process {
 	}
 	address := filepath.Join(root, "socket")
 	if s.network == "tcp" {
-		address = freeAddress(tb)
+		address = loopback.FreeAddress(tb)
 	}
 	p := &process{command: exec.Command("sh", append([]string{"-c", script, root, path}, s.args(address, root)...)...)}
 	p.command.Env = append(os.Environ(), s.env...)
@@ -136,15 +138,4 @@ func (p *process) answers(tb testing.TB) bool {
 	}
 	_ = answer.Body.Close()
 	return answer.StatusCode < http.StatusInternalServerError
-}
-
-// freeAddress returns an address of this machine where nobody listens.
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

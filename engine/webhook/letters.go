@@ -58,7 +58,7 @@ func (d *Deliverer) List(ctx context.Context) iter.Seq2[Status, error] {
 func (d *Deliverer) status(ctx context.Context, hook hookRow) (Status, error) {
 	id := newHookID(hook.Org, hook.URL)
 	status := Status{Org: hook.Org, URL: hook.URL}
-	if d.cancel != nil {
+	if d.isStarted() {
 		_, found := d.find(hook)
 		status.Missing = !found
 	}

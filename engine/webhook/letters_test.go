@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -273,5 +274,28 @@ func TestDeletedRepository(t *testing.T) {
 	slices.Sort(taken)
 	if !slices.Equal(taken, []string{"refs/heads/main 01", "refs/heads/main 03"}) {
 		t.Errorf("taken %v", taken)
+	}
+}
+
+// Hooks are listed while the deliverer starts and stops, since those who list know nothing of it.
+func TestListWhileStarting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.d.Start()
+	w.set(w.create(1), 1, "refs/heads/main")
+	w.until("the event is delivered", func() bool { return w.d.Stats().Delivered == 1 })
+	w.d.Stop()
+	for range 100 {
+		var listed sync.WaitGroup
+		listed.Go(func() {
+			for status, err := range w.d.List(t.Context()) {
+				if err != nil || status.Missing || status.URL != hookURL {
+					t.Errorf("%+v, %v", status, err)
+				}
+			}
+		})
+		w.d.Start()
+		w.d.Stop()
+		listed.Wait()
 	}
 }

@@ -108,14 +108,13 @@ type Config struct {
 type Deliverer struct {
 	Config
 
-	cancel   context.CancelFunc
 	ended    sync.WaitGroup
 	wake     chan struct{} // holds an element when told is not empty
 	attempts *fair.Queue   // over all lanes
 	opening  *fair.Queue   // of pages of the journal
 
-	mu      sync.Mutex // guards the fields below
-	started bool
+	mu      sync.Mutex                // guards the fields below
+	cancel  context.CancelFunc        // nil unless started
 	told    map[refs.RepoID]time.Time // whose outbox has grown, and when
 	hearing time.Time                 // when the first of those was told whose outbox is being read; zero: none is
 	lanes   map[hookID]*lane
@@ -195,12 +194,12 @@ func New(c Config) *Deliverer {
 }
 
 // Start resumes the pending events of the last deliverer over the store, and goes on until Stop,
-// after which it may be started again.
+// after which it may be started again. Start and Stop are their owner's: neither is called while
+// another of them is under way.
 func (d *Deliverer) Start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	d.cancel = cancel
 	d.mu.Lock()
-	d.started = true
+	d.cancel = cancel
 	d.mu.Unlock()
 	rescue.Go(&d.ended, func() error {
 		for ctx.Err() == nil {
@@ -242,17 +241,25 @@ func (d *Deliverer) forgetAll() {
 // Stop begins no more attempts, and waits for those under way. What came of them is stored. One
 // that has not ended after the time that Config.Linger allows is cancelled, and counts as not made.
 func (d *Deliverer) Stop() {
-	if d.cancel == nil {
+	d.mu.Lock()
+	cancel := d.cancel
+	d.mu.Unlock()
+	if cancel == nil {
 		return
 	}
-	d.cancel()
+	cancel()
 	d.ended.Wait()
-	d.cancel = nil
 	d.mu.Lock()
-	d.started = false
+	d.cancel = nil
 	d.mu.Unlock()
 	d.forgetAll() // what was told since
 	d.Client.CloseIdleConnections()
+}
+
+func (d *Deliverer) isStarted() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cancel != nil
 }
 
 // Told notifies the deliverer of another durable outbox row of a repository. It does not block.
@@ -260,7 +267,7 @@ func (d *Deliverer) Stop() {
 func (d *Deliverer) Told(id refs.RepoID) {
 	now := d.Clock.Now()
 	d.mu.Lock()
-	if _, ok := d.told[id]; d.started && !ok {
+	if _, ok := d.told[id]; d.cancel != nil && !ok {
 		d.told[id] = now
 	}
 	d.mu.Unlock()

@@ -17,7 +17,8 @@ var ErrWork = errors.New("fair: the request takes too much computing")
 const (
 	// quantum is the computing time after which waiting requests go first.
 	quantum = time.Millisecond
-	// recent is how long a processor is left free of computations after a request of another tenant.
+	// recent is how long a processor is left free of computations after a request of another tenant,
+	// and the turn beyond the processors unused after one of another organization.
 	recent = 5 * time.Millisecond
 	// shared is how long after a request of another organization the processors count as shared with
 	// it.
@@ -37,7 +38,9 @@ const (
 // repositories, then tokens. A tenant that was idle starts at the level of the others. The number
 // of turns for computations is the number of processors, and one less while requests of others
 // arrive. Requests have one turn more than there are processors, so that none is idle while a turn
-// changes hands. All methods may be called concurrently.
+// waits for the disk or changes hands; but only as many as processors while other organizations
+// send requests, whose goroutines would come to a processor late. All methods may be called
+// concurrently.
 type Processors struct {
 	count   int
 	made    time.Time
@@ -433,8 +436,12 @@ func (p *Processors) enterLocked(root *node, t Tenant) *node {
 
 // dispatchLocked gives turns to the next waiters.
 func (p *Processors) dispatchLocked(now time.Time) {
-	for p.requests.waiting > 0 && p.requests.held <= p.count {
-		p.admitLocked(p.requests.nextWaiter(), now)
+	for p.requests.waiting > 0 {
+		w := p.requests.nextWaiter()
+		if p.requests.held >= p.turnsLocked(w.serves.tenant, now) {
+			break
+		}
+		p.admitLocked(w, now)
 	}
 	for p.computes.waiting > 0 {
 		w := p.computes.nextWaiter()
@@ -444,6 +451,18 @@ func (p *Processors) dispatchLocked(now time.Time) {
 		p.admitLocked(w, now)
 	}
 	p.watchLocked()
+}
+
+// turnsLocked is the number of turns for requests if a tenant is next.
+func (p *Processors) turnsLocked(t Tenant, now time.Time) int {
+	l := &p.latest
+	if l.org == t.Org {
+		l = &p.foreign
+	}
+	if now.Sub(l.at) < recent {
+		return p.count
+	}
+	return p.count + 1
 }
 
 // nextWaiter returns the first waiter below a root that has one.

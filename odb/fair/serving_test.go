@@ -49,7 +49,9 @@ func TestRequestsAreShared(t *testing.T) {
 							t.Error(err)
 						}
 						time.Sleep(time.Millisecond)
-						served[i].Add(1)
+						if time.Now().Before(until) {
+							served[i].Add(1)
+						}
 						account.End()
 					}
 				})
@@ -58,9 +60,43 @@ func TestRequestsAreShared(t *testing.T) {
 		all.Wait()
 		nothingTaken(t, p)
 		many, few := served[0].Load(), served[1].Load()
-		if few < many*9/10 || few+many < 900 {
+		if few < many*9/10 || few+many < 450 { // each takes 2 ms of the processor
 			t.Errorf("64 clients were served %d times, 4 of another organization %d times", many, few)
 		}
+	})
+}
+
+// The turn beyond the processors is nobody's while requests of several organizations arrive.
+func TestTurnBeyondProcessors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(1)
+		taken := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if requests, _ := p.Taken(); requests != want {
+				t.Errorf("%d turns are taken, want %d", requests, want)
+			}
+		}
+		_, other := serve(t, p, "b", 0)
+		var all sync.WaitGroup
+		end := make(chan struct{})
+		for range 4 {
+			all.Go(func() {
+				_, account := serve(t, p, "a", 0)
+				<-end
+				account.End()
+			})
+		}
+		taken(1)
+		other.End()
+		taken(1)
+		time.Sleep(6 * time.Millisecond)
+		end <- struct{}{} // the next turns are given
+		taken(2)
+		close(end)
+		all.Wait()
+		nothingTaken(t, p)
 	})
 }
 

@@ -60,6 +60,22 @@ func (m *manifest) segments() []segment.LayerID {
 	return ids
 }
 
+// leaveBitmaps removes the bitmaps beside segments from the first one on that is not where it was
+// in former. They cover a list that is no beginning of the segments any more.
+func (m *manifest) leaveBitmaps(former []segment.LayerID) {
+	same, at := true, 0
+	for i := range m.layers {
+		l := &m.layers[i]
+		if l.kind != segment.KindSegment {
+			continue
+		}
+		if same = same && at < len(former) && former[at] == l.id; !same {
+			l.auxiliaries = slices.DeleteFunc(l.auxiliaries, func(a manifestLayer) bool { return a.kind == segment.KindBitmap })
+		}
+		at++
+	}
+}
+
 // SegmentsAlone returns a view of the pool's segments without hot layers, and their IDs, the oldest
 // first. Without segments the view is nil. All objects of borrowed segments are readable through
 // it. The caller closes it.

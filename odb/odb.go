@@ -31,7 +31,7 @@
 //	fork, mergefrozen, borrowed,     pools that share layers, and the visibility sets of forks
 //	visibility, visibilityset,
 //	visibilitystored, visibilitywalk,
-//	reachability
+//	visibilitycarried, reachability
 //	fsck and fsck...                 verifies pools, and the rows and files outside of pools
 //	registered, hold, usage          the files that pools use, for copies of them; how much they hold
 //	register, unregistered           registrations of files; files that have none

@@ -263,12 +263,13 @@ func (r *Rewrite) Settled(ctx context.Context) {
 	if r.q != nil {
 		r.q.Settled(ctx)
 	}
+	r.carryVisibility(ctx)
 }
 
 // replace puts the new segment, if there is one, in place of the first chosen layer, and removes
-// the chosen layers. Errors: [ErrMoved].
+// the chosen layers, and the bitmaps that this leaves without their segments. Errors: [ErrMoved].
 func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
-	first, found := -1, 0
+	first, found, former := -1, 0, m.segments()
 	layers := make([]manifestLayer, 0, len(m.layers))
 	for _, l := range m.layers {
 		if !r.chosen[l.id] {
@@ -290,5 +291,6 @@ func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
 		r.q.staged, r.q.own = true, true
 	}
 	m.layers = layers
+	m.leaveBitmaps(former)
 	return nil
 }

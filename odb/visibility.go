@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/list"
 	"context"
+	"iter"
 	"math"
 	"slices"
 	"sync"
@@ -107,13 +108,33 @@ func (c *visibilityCache) add(of *borrowing, set *visibilitySet) *visibilityEntr
 		return found
 	}
 	next := &visibilityEntry{auxiliary: of.auxiliary, layers: of.layers, tips: set.tips}
-	c.known[of.auxiliary.id] = next
-	next.place = c.used.PushFront(next)
-	c.count(next, visibilityOverhead+visibilityLayerOverhead*len(of.layers)+len(set.tips))
+	c.insert(next)
 	if set.known {
 		c.settle(next, set)
 	}
 	return next
+}
+
+// addCarried adds the set of an entry over other segments, as the latest of these. No fork has it;
+// new sets grow from it.
+func (c *visibilityCache) addCarried(of *visibilityEntry, set *visibilitySet) {
+	layers := make(map[segment.LayerID]struct{}, len(set.segments))
+	for id := range set.segments {
+		layers[id] = struct{}{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := manifestLayer{kind: segment.KindVisibility, id: segment.NewLayerID()} // of nothing that is stored
+	next := &visibilityEntry{auxiliary: name, layers: layers, tips: of.tips}
+	c.insert(next)
+	c.settle(next, set)
+}
+
+// insert adds an entry without a set. The caller holds mu.
+func (c *visibilityCache) insert(of *visibilityEntry) {
+	c.known[of.auxiliary.id] = of
+	of.place = c.used.PushFront(of)
+	c.count(of, visibilityOverhead+visibilityLayerOverhead*len(of.layers)+len(of.tips))
 }
 
 // settle sets the set of an entry. The caller holds mu.
@@ -190,14 +211,14 @@ func (c *visibilityCache) merged(layer segment.LayerID, former map[segment.Layer
 // relativesMax is the number of known sets that are tried as the start of a new one.
 const relativesMax = 3
 
-// relatives returns known entries that share layers with of, the last computed one first.
-func (c *visibilityCache) relatives(of *visibilityEntry) []*visibilityEntry {
+// relatives returns the latest entries of layers, the last computed one first.
+func (c *visibilityCache) relatives(layers iter.Seq[segment.LayerID]) []*visibilityEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var found []*visibilityEntry
-	for layer := range of.layers {
-		if other := c.latest[layer]; other != nil && other != of && !slices.Contains(found, other) {
-			found = append(found, other)
+	for layer := range layers {
+		if of := c.latest[layer]; of != nil && !slices.Contains(found, of) {
+			found = append(found, of)
 		}
 	}
 	slices.SortFunc(found, func(a, b *visibilityEntry) int { return cmp.Compare(b.found, a.found) })

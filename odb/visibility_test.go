@@ -274,6 +274,39 @@ func TestVisibilityOfPoolsThatGo(t *testing.T) {
 	}
 }
 
+// The set of a fork grows from that of an earlier one although maintenance has replaced all layers
+// of their source in between, and again.
+func TestVisibilityGrowsAfterARewrite(t *testing.T) {
+	t.Parallel()
+	g, public, _ := twoLines(t)
+	below := g.IDs("", "rev-parse", "main~20", "main~8")
+	var more []object.ID // each makes a rewrite due
+	for i := range byte(3) {
+		more = append(more, g.IDs("", "rev-parse", g.Write("blob", []byte{i}))...)
+	}
+	for name, fill := range fills {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := odbtest.NewPool(t, odb.Options{})
+			fill(h, g)
+			for i, tip := range append(below, public) {
+				fork := forkPool(h, tip)
+				checkReadable(t, g, fork, tip)
+				stats := h.Store.Stats()
+				if got := stats.VisibilityWalkCount - stats.VisibilityGrownCount; got != 1 {
+					t.Fatalf("%d walks of all, %d of all others, after %d rewrites", got, stats.VisibilityGrownCount, i)
+				}
+				fork.Fsck()
+				h.Write(g, more[i:i+1])
+				if done := h.CompactAll(false); done.LayerCount == 0 {
+					t.Fatal("nothing was rewritten")
+				}
+				h.Fsck() // bitmaps that cover no beginning of the segments any more have gone
+			}
+		})
+	}
+}
+
 // Visibility sets keep to their part of the cache, tips included, and those that were used last
 // stay.
 func TestVisibilitySetsKeepToTheirBudget(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"packhorse/odb/fair"
@@ -70,7 +71,7 @@ func (s *Store) walkVisibility(
 // visible returns the objects that the tips of an entry reach: from the set of another entry and
 // the newer objects, if there is such an entry, or by a full walk.
 func (v *View) visible(ctx context.Context, of *visibilityEntry) (*visibilitySet, error) {
-	for _, other := range v.store.visibility.relatives(of) {
+	for _, other := range v.store.visibility.relatives(maps.Keys(of.layers)) {
 		set, err := v.grow(ctx, other, of.tips)
 		if set != nil {
 			v.store.visibility.grown.Add(1)
@@ -132,50 +133,59 @@ func (v *View) grow(ctx context.Context, other *visibilityEntry, tips idList) (*
 			return nil, err
 		}
 	}
-	unpacked := before.unpacked
+	unpacked := before.unpacked.ids()
 	for _, l := range v.Segments() {
 		if known, ok := before.segments[l.ID]; ok {
 			set.segments[l.ID] = set.segments[l.ID].with(known)
 			continue
 		}
-		grown, err := l.addVisible(ctx, set.segments[l.ID], unpacked.ids()) // formerly hot objects may lie here now
+		grown, rest, err := l.addVisible(ctx, set.segments[l.ID], unpacked) // formerly hot objects may lie here now
 		if err != nil {
 			return nil, err
 		}
-		set.segments[l.ID] = grown
+		set.segments[l.ID], unpacked = grown, rest
 	}
-	set.unpacked = unpacked.with(set.unpacked)
+	set.unpacked = newIDList(unpacked).with(set.unpacked)
 	return set, nil
 }
 
-// addVisible adds those of the sorted ids to visible that the segment holds.
+// addVisible adds those of the sorted ids to visible that the segment holds, and returns the
+// others. It changes both in place.
 func (l *SegmentLayer) addVisible(
 	ctx context.Context, visible visibleSegment, ids []object.ID,
-) (visibleSegment, error) {
+) (grown visibleSegment, others []object.ID, err error) {
 	g, err := l.Acquire(ctx)
 	if err != nil {
-		return visible, err
+		return visible, nil, err
 	}
 	defer l.Release(g)
 	if visible.words == nil {
 		visible = newVisibleSegment(g.Count, nil)
 	}
-	err = g.LookupMany(ctx, ids, func(_ int, ordinal uint32) error {
+	others, next := ids[:0], 0
+	err = g.LookupMany(ctx, ids, func(i int, ordinal uint32) error {
 		visible.words[ordinal/8] |= 1 << (ordinal % 8)
+		others = append(others, ids[next:i]...)
+		next = i + 1
 		return nil
 	})
-	return visible, err
+	return visible, append(others, ids[next:]...), err
+}
+
+// hasSegmentsOf reports whether all segments are here that objects of a set lie in.
+func (v *View) hasSegmentsOf(set *visibilitySet) bool {
+	for id, known := range set.segments {
+		if known.size() > 0 && !slices.ContainsFunc(v.Segments(), func(l *SegmentLayer) bool { return l.ID == id }) {
+			return false
+		}
+	}
+	return !set.all
 }
 
 // covers reports whether all objects of an earlier set are stored here and later tips reach them.
 func (v *View) covers(ctx context.Context, before *visibilitySet, later, earlier idList) (bool, error) {
-	if before.all {
+	if !v.hasSegmentsOf(before) {
 		return false, nil
-	}
-	for id, known := range before.segments {
-		if known.size() > 0 && !slices.ContainsFunc(v.Segments(), func(l *SegmentLayer) bool { return l.ID == id }) {
-			return false, nil
-		}
 	}
 	gone := slices.DeleteFunc(earlier.ids(), later.has)
 	for _, id := range gone { // only commits can be reached by later ones

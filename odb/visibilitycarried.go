@@ -1,0 +1,105 @@
+package odb
+
+import (
+	"context"
+	"errors"
+	"maps"
+
+	"packhorse/odb/segment"
+	"packhorse/pack/object"
+)
+
+// carryVisibility keeps the latest visibility set of a fork from the replaced layers in the cache,
+// over the layers that the pool has now. The set of the next fork grows from it. Otherwise that
+// fork's first request by ID would walk the whole history, since the layers that the latest set is
+// about are none of its own. A failure is logged.
+func (r *Rewrite) carryVisibility(ctx context.Context) {
+	for _, of := range r.store.visibility.relatives(maps.Keys(r.chosen)) {
+		set, err := r.carried(ctx, of.ready())
+		switch {
+		case err != nil:
+			if !errors.Is(err, ErrNoPool) && ctx.Err() == nil {
+				r.store.log.WarnContext(ctx, "failed to keep the visibility set of a fork", "pool", r.view.pool, "error", err)
+			}
+			return
+		case set != nil:
+			r.store.visibility.addCarried(of, set)
+			return
+		}
+	}
+}
+
+// carried returns a set of objects of the view before the rewrite as a set of those in the pool's
+// layers of now, nil if other layers than the chosen ones have gone, too.
+func (r *Rewrite) carried(ctx context.Context, before *visibilitySet) (*visibilitySet, error) {
+	now, err := r.store.View(ctx, r.view.pool)
+	if err != nil {
+		return nil, err
+	}
+	defer now.Close()
+	now.Aside()
+	kept := &visibilitySet{segments: maps.Clone(before.segments)}
+	maps.DeleteFunc(kept.segments, func(id segment.LayerID, _ visibleSegment) bool { return r.chosen[id] })
+	if !r.view.hasSegmentsOf(before) || !now.hasSegmentsOf(kept) {
+		return nil, nil
+	}
+	set := &visibilitySet{known: true, segments: make(map[segment.LayerID]visibleSegment)}
+	unpacked := before.unpacked.ids()
+	for _, l := range now.Segments() {
+		visible, rest, err := l.addVisible(ctx, before.segments[l.ID].with(visibleSegment{}), unpacked)
+		if err != nil {
+			return nil, err
+		}
+		set.segments[l.ID], unpacked = visible, rest
+	}
+	set.unpacked = newIDList(unpacked)
+	for _, former := range r.view.Segments() {
+		if !r.chosen[former.ID] {
+			continue
+		}
+		err := former.eachVisible(ctx, before.segments[former.ID], func(ids []object.ID) (err error) {
+			for _, l := range now.Segments() {
+				if set.segments[l.ID], ids, err = l.addVisible(ctx, set.segments[l.ID], ids); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+// visibleRun is the number of IDs that eachVisible passes at once.
+const visibleRun = 1 << 14
+
+// eachVisible passes the IDs of the visible objects of a segment in order, some thousand at a time,
+// in a slice that is reused.
+func (l *SegmentLayer) eachVisible(
+	ctx context.Context, visible visibleSegment, visit func(ids []object.ID) error,
+) error {
+	g, err := l.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Release(g)
+	ids := make([]object.ID, 0, min(visible.count, visibleRun))
+	for ordinal := range uint32(visible.count) {
+		if visible.has(ordinal) {
+			id, err := g.ID(ctx, ordinal)
+			if err != nil {
+				return err
+			}
+			ids = append(ids, id)
+		}
+		if len(ids) == visibleRun || len(ids) > 0 && int(ordinal) == visible.count-1 {
+			if err := visit(ids); err != nil {
+				return err
+			}
+			ids = ids[:0]
+		}
+	}
+	return nil
+}

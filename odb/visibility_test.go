@@ -279,9 +279,9 @@ func TestVisibilityOfPoolsThatGo(t *testing.T) {
 func TestVisibilityGrowsAfterARewrite(t *testing.T) {
 	t.Parallel()
 	g, public, _ := twoLines(t)
-	below := g.IDs("", "rev-parse", "main~20", "main~8")
+	tips := append(g.IDs("", "rev-parse", "main~20", "main~8"), public)
 	var more []object.ID // each makes a rewrite due
-	for i := range byte(3) {
+	for i := range byte(len(tips)) {
 		more = append(more, g.IDs("", "rev-parse", g.Write("blob", []byte{i}))...)
 	}
 	for name, fill := range fills {
@@ -289,7 +289,7 @@ func TestVisibilityGrowsAfterARewrite(t *testing.T) {
 			t.Parallel()
 			h := odbtest.NewPool(t, odb.Options{})
 			fill(h, g)
-			for i, tip := range append(below, public) {
+			for i, tip := range tips {
 				fork := forkPool(h, tip)
 				checkReadable(t, g, fork, tip)
 				stats := h.Store.Stats()

@@ -32,44 +32,54 @@ func (r *Rewrite) carryVisibility(ctx context.Context) {
 // carried returns a set of objects of the view before the rewrite as a set of those in the pool's
 // layers of now, nil if other layers than the chosen ones have gone, too.
 func (r *Rewrite) carried(ctx context.Context, before *visibilitySet) (*visibilitySet, error) {
+	if !r.view.hasSegmentsOf(before) {
+		return nil, nil
+	}
 	now, err := r.store.View(ctx, r.view.pool)
 	if err != nil {
 		return nil, err
 	}
 	defer now.Close()
 	now.Aside()
-	kept := &visibilitySet{segments: maps.Clone(before.segments)}
-	maps.DeleteFunc(kept.segments, func(id segment.LayerID, _ visibleSegment) bool { return r.chosen[id] })
-	if !r.view.hasSegmentsOf(before) || !now.hasSegmentsOf(kept) {
+	set := &visibilitySet{known: true, segments: make(map[segment.LayerID]visibleSegment)}
+	for id, known := range before.segments {
+		if !r.chosen[id] {
+			set.segments[id] = known.with(visibleSegment{})
+		}
+	}
+	if !now.hasSegmentsOf(set) {
 		return nil, nil
 	}
-	set := &visibilitySet{known: true, segments: make(map[segment.LayerID]visibleSegment)}
-	unpacked := before.unpacked.ids()
-	for _, l := range now.Segments() {
-		visible, rest, err := l.addVisible(ctx, before.segments[l.ID].with(visibleSegment{}), unpacked)
-		if err != nil {
-			return nil, err
-		}
-		set.segments[l.ID], unpacked = visible, rest
+	unpacked, err := now.addVisible(ctx, set, before.unpacked.ids())
+	if err != nil {
+		return nil, err
 	}
 	set.unpacked = newIDList(unpacked)
 	for _, former := range r.view.Segments() {
 		if !r.chosen[former.ID] {
 			continue
 		}
-		err := former.eachVisible(ctx, before.segments[former.ID], func(ids []object.ID) (err error) {
-			for _, l := range now.Segments() {
-				if set.segments[l.ID], ids, err = l.addVisible(ctx, set.segments[l.ID], ids); err != nil {
-					return err
-				}
-			}
-			return nil
+		err := former.eachVisible(ctx, before.segments[former.ID], func(ids []object.ID) error {
+			_, err := now.addVisible(ctx, set, ids)
+			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return set, nil
+}
+
+// addVisible adds those of the sorted ids to set that segments of v hold, and returns the others.
+// It changes both in place.
+func (v *View) addVisible(ctx context.Context, set *visibilitySet, ids []object.ID) (others []object.ID, err error) {
+	others = ids
+	for _, l := range v.Segments() {
+		if set.segments[l.ID], others, err = l.addVisible(ctx, set.segments[l.ID], others); err != nil {
+			return nil, err
+		}
+	}
+	return others, nil
 }
 
 // visibleRun is the number of IDs that eachVisible passes at once.
@@ -87,19 +97,22 @@ func (l *SegmentLayer) eachVisible(
 	defer l.Release(g)
 	ids := make([]object.ID, 0, min(visible.count, visibleRun))
 	for ordinal := range uint32(visible.count) {
-		if visible.has(ordinal) {
-			id, err := g.ID(ctx, ordinal)
-			if err != nil {
-				return err
-			}
-			ids = append(ids, id)
+		if !visible.has(ordinal) {
+			continue
 		}
-		if len(ids) == visibleRun || len(ids) > 0 && int(ordinal) == visible.count-1 {
+		id, err := g.ID(ctx, ordinal)
+		if err != nil {
+			return err
+		}
+		if ids = append(ids, id); len(ids) == visibleRun {
 			if err := visit(ids); err != nil {
 				return err
 			}
 			ids = ids[:0]
 		}
 	}
-	return nil
+	if len(ids) == 0 {
+		return nil
+	}
+	return visit(ids)
 }

@@ -455,14 +455,18 @@ func (p *Processors) dispatchLocked(now time.Time) {
 
 // turnsLocked is the number of turns for requests if a tenant is next.
 func (p *Processors) turnsLocked(t Tenant, now time.Time) int {
-	l := &p.latest
-	if l.org == t.Org {
-		l = &p.foreign
-	}
-	if now.Sub(l.at) < recent {
+	if now.Sub(p.foreignLocked(t).at) < recent {
 		return p.count
 	}
 	return p.count + 1
+}
+
+// foreignLocked is the last request of another organization than a tenant's.
+func (p *Processors) foreignLocked(t Tenant) arrival {
+	if p.latest.org == t.Org {
+		return p.foreign
+	}
+	return p.latest
 }
 
 // nextWaiter returns the first waiter below a root that has one.
@@ -521,9 +525,5 @@ func Shared(ctx context.Context) bool {
 	p := a.processors
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l := &p.latest
-	if l.org == a.tenant.Org {
-		l = &p.foreign
-	}
-	return time.Since(l.at) < shared
+	return time.Since(p.foreignLocked(a.tenant).at) < shared
 }

@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -342,18 +343,24 @@ func TestUploadsOfFewDescriptors(t *testing.T) {
 	noise := make([]byte, 600<<10)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(noise)
-	body := commitBody("large", uploadedFile{id: "a", data: noise[:160<<10]}, uploadedFile{id: "b", data: noise, more: true})
+	body := commitBody("main", uploadedFile{id: "a", data: noise[:160<<10]}, uploadedFile{id: "b", data: noise, more: true})
 	var answered, refused atomic.Int64
 	var conns []net.Conn
-	answers := make(chan error)
+	var waiting sync.WaitGroup
+	hangUp := func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+		waiting.Wait()
+	}
+	defer hangUp()
 	upload := func() {
 		c := s.dial(t)
 		conns = append(conns, c)
-		go func() {
+		waiting.Go(func() {
 			response, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
-				answers <- nil // it was closed
-				return
+				return // it was closed
 			}
 			answered.Add(1)
 			defer response.Body.Close() //nolint:errcheck // it was only read
@@ -362,11 +369,10 @@ func TestUploadsOfFewDescriptors(t *testing.T) {
 			if response.StatusCode == http.StatusServiceUnavailable && told.Code == "busy" &&
 				strings.Contains(told.Error, "too many files") && response.Header.Get("Retry-After") != "" {
 				refused.Add(1)
-				answers <- nil
 				return
 			}
-			answers <- fmt.Errorf("an upload: %d %+v, %w", response.StatusCode, told, err)
-		}()
+			t.Errorf("an upload: %d %+v, %v", response.StatusCode, told, err)
+		})
 		_, _ = fmt.Fprintf(c, "POST /api/v1/repos/commit-pack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"+
 			"Content-Type: application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s", s.token, len(body)+100, body)
 	}
@@ -376,6 +382,9 @@ func TestUploadsOfFewDescriptors(t *testing.T) {
 	// An upload that gets one file, and no second, is refused, and gives its file back a moment later:
 	// others may be refused meanwhile, so that there are too few.
 	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		if time.Since(begun) > time.Minute || t.Failed() {
+			t.Fatalf("%d of %d uploads were answered, %d of them refused", answered.Load(), len(conns), refused.Load())
+		}
 		if len(conns)-int(answered.Load()) < held {
 			upload()
 			continue
@@ -385,9 +394,7 @@ func TestUploadsOfFewDescriptors(t *testing.T) {
 		if status == http.StatusServiceUnavailable && len(conns)-int(answered.Load()) == held {
 			break
 		}
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("%d of %d uploads were answered, and a large commit: %d %s, %v", answered.Load(), len(conns), status, text, err)
-		}
+		t.Logf("a large commit: %d %s, %v", status, text, err)
 	}
 	for range 900 { // the remaining connections, and more
 		c := s.dial(t)
@@ -405,14 +412,7 @@ func TestUploadsOfFewDescriptors(t *testing.T) {
 		t.Errorf("another large commit: %d %s, %v", status, text, err)
 	}
 	s.serves(t, "after small commits")
-	for _, c := range conns {
-		_ = c.Close()
-	}
-	for range conns {
-		if err := <-answers; err != nil {
-			t.Error(err)
-		}
-	}
+	hangUp()
 	if n := int(answered.Load()); len(conns)-n != held || int(refused.Load()) != n {
 		t.Errorf("%d of %d uploads were answered, %d of them refused", n, len(conns), refused.Load())
 	}

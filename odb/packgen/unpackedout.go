@@ -15,11 +15,12 @@ import (
 // isBusy marks an object that is being written, behind its base.
 const isBusy = -1
 
-// unpackedEntry is an unpacked object that was prepared ahead: its value is read, and its content
-// is deflated if it is stored in another form.
+// unpackedEntry is an unpacked object that was prepared ahead: its value is read, and deflated if
+// it is not sent as it is stored.
 type unpackedEntry struct {
 	entry  odb.StoredEntry
-	packed []byte
+	whole  bool   // it is deflated as a whole
+	packed []byte // nil if the stored bytes are sent, and for a whole object that is deflated at its turn
 }
 
 // prepare prepares an unpacked object.
@@ -27,19 +28,35 @@ func (p *PackPlan) prepare(ctx context.Context, number uint32) (u unpackedEntry,
 	if err := p.inv.pace.Rest(ctx); err != nil {
 		return u, err
 	}
-	if u.entry, err = p.inv.unpackedEntry(ctx, number); err != nil || u.entry.Encoding == odb.EncodingZlib {
+	if u.entry, err = p.inv.unpackedEntry(ctx, number); err != nil {
 		return u, err
 	}
-	content, err := u.entry.Content(ctx)
+	h, e := newHandle(p.inv.unpackedLayer(), number), &u.entry
+	isDelta, err := p.isSentAsDelta(ctx, h, e)
 	if err != nil {
 		return u, err
 	}
-	if u.entry.Delta() {
-		u.packed = deflateBytes(nil, content)
-	} else {
-		u.packed = deflateContent(nil, u.entry.Type, content)
+	u.whole = !isDelta && (e.Delta() || e.Encoding != odb.EncodingZlib)
+	switch {
+	case u.whole && e.Delta() && e.Size > deflatedMax: // many of these might take much memory
+	case u.whole:
+		u.packed, err = p.deflateWhole(ctx, h, odb.Info{Type: e.Type, Size: e.Size})
+	case e.Encoding != odb.EncodingZlib:
+		var content []byte
+		if content, err = e.Content(ctx); err == nil {
+			u.packed = deflateBytes(nil, content)
+		}
 	}
-	return u, nil
+	return u, err
+}
+
+// isSentAsDelta reports whether an unpacked object is stored as a delta that the client can take.
+func (p *PackPlan) isSentAsDelta(ctx context.Context, h handle, e *odb.StoredEntry) (bool, error) {
+	if !e.Delta() || segment.IsRefusedDelta(true, e.Size) || p.isUndone(h) {
+		return false, nil
+	}
+	_, ok, err := p.resolvable(ctx, e.Base, e.Type)
+	return ok, err
 }
 
 // writeAllUnpacked writes the unpacked objects.
@@ -108,9 +125,12 @@ func (o *packOutput) writeUnpacked(ctx context.Context, number uint32) error {
 	}
 	e := &prepared.entry
 	header := pack.EntryHeader{Kind: pack.EntryKind(e.Type), Size: e.Size}
-	if segment.IsRefusedDelta(e.Delta(), e.Size) || e.Delta() && o.plan.isUndone(h) {
+	if prepared.whole {
 		o.unpacked[number] = o.stream.offset
-		return o.writeWhole(ctx, h)
+		if prepared.packed == nil {
+			return o.writeWhole(ctx, h)
+		}
+		return o.writeEntry(header, prepared.packed)
 	}
 	if e.Delta() {
 		if err := o.writeBase(ctx, e.Base); err != nil {

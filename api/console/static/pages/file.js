@@ -27,16 +27,19 @@ export async function file(parameters, signal) {
   const binary = isBinary(bytes);
   const lines = binary ? [] : linesOf(new TextDecoder().decode(bytes));
   const state = h("span", { role: "status" });
-  const kind = h("span", { hidden: true });
+  const kind = h("span", { hidden: true, "aria-busy": "true" });
   const query = { ref, path, recursive: "false", limit: 1 };
-  api.json(token, "repos/files", { query, signal }).then(
-    ({ entries: [entry] }) => {
-      kind.textContent = kindOf(entry) ?? "";
-      kind.hidden = kind.textContent === "";
-      if (entry.type === "symlink") end.hidden = true; // a link has no lines
-    },
-    () => {}, // what the file has can be read
-  );
+  api
+    .json(token, "repos/files", { query, signal })
+    .then(
+      ({ entries: [entry] }) => {
+        kind.textContent = kindOf(entry) ?? "";
+        kind.hidden = kind.textContent === "";
+        if (entry.type === "symlink") end.hidden = true; // a link has no lines
+      },
+      () => {}, // what the file has can be read
+    )
+    .finally(() => kind.removeAttribute("aria-busy"));
   const end = h("span", {}, binary || total > fileBytesMax ? "" : lineEnds(bytes));
   const about = h(
     "p",

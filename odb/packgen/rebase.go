@@ -65,20 +65,27 @@ func (o *packOutput) writeLargeDelta(
 	return o.plan.inv.view.CopyPacked(ctx, o.stream, &stored)
 }
 
-// deltaHeader returns the header of the object of h as a delta against base, without its size;
-// false if the client could not resolve it.
+// deltaHeader is deltaHeaderAt for a base by its ID, which the client may be unable to find.
+func (o *packOutput) deltaHeader(
+	ctx context.Context, h handle, base object.ID, t object.Type,
+) (pack.EntryHeader, bool, error) {
+	at, ok, err := o.plan.resolvable(ctx, base, t)
+	if !ok || err != nil {
+		return pack.EntryHeader{}, false, err
+	}
+	return o.deltaHeaderAt(ctx, h, base, at)
+}
+
+// deltaHeaderAt returns the header of the object of h as a delta against base, which lies at a
+// handle and is resolvable, without its size; false if the client could not resolve it.
 //
 // A base in the pack has been written before. A base that a thin pack names by ID must not depend
 // on an object that only the client has: git index-pack looks into its repository for a base that
 // it cannot resolve at first, and fails when it then meets the same base in the pack.
-func (o *packOutput) deltaHeader(
-	ctx context.Context, h handle, base object.ID, t object.Type,
+func (o *packOutput) deltaHeaderAt(
+	ctx context.Context, h handle, base object.ID, at handle,
 ) (pack.EntryHeader, bool, error) {
 	header := pack.EntryHeader{Kind: pack.KindRefDelta, BaseID: base}
-	at, ok, err := o.plan.resolvable(ctx, base, t)
-	if !ok || err != nil {
-		return header, false, err
-	}
 	if !o.plan.send.has(at) {
 		o.dependent.add(h)
 		return header, true, nil

@@ -19,8 +19,9 @@ const isBusy = -1
 // it is not sent as it is stored.
 type unpackedEntry struct {
 	entry  odb.StoredEntry
-	whole  bool   // it is deflated as a whole
-	packed []byte // nil if the stored bytes are sent, and for a whole object that is deflated at its turn
+	base   handle // of a delta that the client can take
+	undone bool   // the entry is a delta that the client cannot take: the object is sent whole
+	packed []byte // nil if the stored bytes are sent, and for an undone delta that is deflated at its turn
 }
 
 // prepare prepares an unpacked object.
@@ -32,31 +33,41 @@ func (p *PackPlan) prepare(ctx context.Context, number uint32) (u unpackedEntry,
 		return u, err
 	}
 	h, e := newHandle(p.inv.unpackedLayer(), number), &u.entry
-	isDelta, err := p.isSentAsDelta(ctx, h, e)
+	if e.Delta() {
+		base, ok, err := p.takenBase(ctx, h, e)
+		if err != nil {
+			return u, err
+		}
+		u.base, u.undone = base, !ok
+	}
+	if u.undone {
+		if e.Size <= deflatedMax { // many larger ones might take much memory
+			u.packed, err = p.deflateSmall(ctx, h)
+		}
+		return u, err
+	}
+	if e.Encoding == odb.EncodingZlib {
+		return u, nil
+	}
+	content, err := e.Content(ctx)
 	if err != nil {
 		return u, err
 	}
-	u.whole = !isDelta && (e.Delta() || e.Encoding != odb.EncodingZlib)
-	switch {
-	case u.whole && e.Delta() && e.Size > deflatedMax: // many of these might take much memory
-	case u.whole:
-		u.packed, err = p.deflateWhole(ctx, h, odb.Info{Type: e.Type, Size: e.Size})
-	case e.Encoding != odb.EncodingZlib:
-		var content []byte
-		if content, err = e.Content(ctx); err == nil {
-			u.packed = deflateBytes(nil, content)
-		}
+	if e.Delta() {
+		u.packed = deflateBytes(nil, content)
+	} else {
+		u.packed = deflateContent(nil, e.Type, content)
 	}
-	return u, err
+	return u, nil
 }
 
-// isSentAsDelta reports whether an unpacked object is stored as a delta that the client can take.
-func (p *PackPlan) isSentAsDelta(ctx context.Context, h handle, e *odb.StoredEntry) (bool, error) {
-	if !e.Delta() || segment.IsRefusedDelta(true, e.Size) || p.isUndone(h) {
-		return false, nil
+// takenBase returns the base of an unpacked object that is stored as a delta; false if the client
+// cannot take the delta.
+func (p *PackPlan) takenBase(ctx context.Context, h handle, e *odb.StoredEntry) (handle, bool, error) {
+	if segment.IsRefusedDelta(true, e.Size) || p.isUndone(h) {
+		return 0, false, nil
 	}
-	_, ok, err := p.resolvable(ctx, e.Base, e.Type)
-	return ok, err
+	return p.resolvable(ctx, e.Base, e.Type)
 }
 
 // writeAllUnpacked writes the unpacked objects.
@@ -125,7 +136,7 @@ func (o *packOutput) writeUnpacked(ctx context.Context, number uint32) error {
 	}
 	e := &prepared.entry
 	header := pack.EntryHeader{Kind: pack.EntryKind(e.Type), Size: e.Size}
-	if prepared.whole {
+	if prepared.undone {
 		o.unpacked[number] = o.stream.offset
 		if prepared.packed == nil {
 			return o.writeWhole(ctx, h)
@@ -133,10 +144,10 @@ func (o *packOutput) writeUnpacked(ctx context.Context, number uint32) error {
 		return o.writeEntry(header, prepared.packed)
 	}
 	if e.Delta() {
-		if err := o.writeBase(ctx, e.Base); err != nil {
+		if err := o.writeBaseAt(ctx, prepared.base); err != nil {
 			return err
 		}
-		rebased, ok, err := o.deltaHeader(ctx, h, e.Base, e.Type)
+		rebased, ok, err := o.deltaHeaderAt(ctx, h, e.Base, prepared.base)
 		if err != nil {
 			return err
 		}
@@ -157,17 +168,25 @@ func (o *packOutput) writeUnpacked(ctx context.Context, number uint32) error {
 	return o.plan.inv.view.CopyPacked(ctx, o.stream, e)
 }
 
-// writeBase writes the base of a delta before its turn, if it is sent. In a pack with an order it
-// does so for every base, otherwise for bases that are unpacked as the delta is. A base that is
-// being written is part of a cycle, which two writers cause who store each other's versions at
-// once; it counts as absent.
+// writeBase is writeBaseAt for a base by its ID, which counts as absent if it is not readable.
 func (o *packOutput) writeBase(ctx context.Context, id object.ID) error {
 	base, err := o.plan.inv.locate(ctx, id)
 	if errors.Is(err, odb.ErrNotFound) {
 		return nil
 	}
-	if err != nil || !o.plan.send.has(base) {
+	if err != nil {
 		return err
+	}
+	return o.writeBaseAt(ctx, base)
+}
+
+// writeBaseAt writes the base of a delta before its turn, if it is sent. In a pack with an order it
+// does so for every base, otherwise for bases that are unpacked as the delta is. A base that is
+// being written is part of a cycle, which two writers cause who store each other's versions at
+// once; it counts as absent.
+func (o *packOutput) writeBaseAt(ctx context.Context, base handle) error {
+	if !o.plan.send.has(base) {
+		return nil
 	}
 	if base.layer() == o.plan.inv.unpackedLayer() {
 		return o.writeUnpacked(ctx, base.number())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 
-	"packhorse/odb"
 	"packhorse/odb/fair"
 	"packhorse/odb/inorder"
 	"packhorse/odb/segment"
@@ -63,21 +62,15 @@ func (p *PackPlan) deflate(ctx context.Context, h handle) (deflated, error) {
 	if err != nil {
 		return deflated{}, err
 	}
-	packed, err := p.deflateWhole(ctx, h, info)
-	return deflated{info.Type, info.Size, packed}, err
-}
-
-// deflateWhole returns the deflated form of an object with its type and size, at most
-// segment.WholeMax bytes; it may be shared.
-func (p *PackPlan) deflateWhole(ctx context.Context, h handle, info odb.Info) ([]byte, error) {
 	if info.Size <= deflatedMax {
-		return p.deflateSmall(ctx, h)
+		packed, err := p.deflateSmall(ctx, h)
+		return deflated{info.Type, info.Size, packed}, err
 	}
 	kind, content, err := p.inv.read(ctx, h)
 	if err != nil {
-		return nil, err
+		return deflated{}, err
 	}
-	return deflateContent(nil, kind, content), nil
+	return deflated{kind, int64(len(content)), deflateContent(nil, kind, content)}, nil
 }
 
 // deflatedMax is the size in bytes up to which the deflated form of an object is cached.

@@ -86,6 +86,10 @@ type Config struct {
 	// Tracer records a span of each request; nil for none.
 	Tracer span.Tracer
 
+	// Processors are shared out among requests, and with what else takes turns there; all of the
+	// machine's by default.
+	Processors *fair.Processors
+
 	Limits  Limits
 	Now     func() time.Time // the clock of the rates of organizations; time.Now by default
 	Logger  *slog.Logger     // slog.Default by default
@@ -164,6 +168,9 @@ func NewServer(config Config) (*Server, error) {
 	if config.Damage == nil {
 		config.Damage = func() int { return 0 }
 	}
+	if config.Processors == nil {
+		config.Processors = fair.NewProcessors(0)
+	}
 	if config.Metrics == nil {
 		config.Metrics = prometheus.NewRegistry()
 		config.Metrics.MustRegister(collectors.NewGoCollector(),
@@ -198,7 +205,7 @@ func NewServer(config Config) (*Server, error) {
 		memory:     fair.NewQueue(queue(config.Limits.MemoryBytes, repoQuarters)),
 		waiting:    fair.NewQueue(queue(max(1, config.Limits.MemoryBytes/waitsShare), repoQuarters)),
 		rates:      newRates(config.Now, config.Tokens.OrgConfig),
-		processors: fair.NewProcessors(0),
+		processors: config.Processors,
 		ids:        newIDs(),
 		conns:      connections{all: make(map[*conn]struct{}), places: make(map[netip.Prefix]int)},
 		empty:      make(chan struct{}),

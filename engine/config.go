@@ -10,6 +10,7 @@ import (
 	"packhorse/engine/maintain"
 	"packhorse/engine/quota"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/file"
 	"packhorse/odb/kv"
 	"packhorse/odb/space"
@@ -38,6 +39,9 @@ type Config struct {
 	Maintenance maintain.Settings
 	Background  bool
 	Scrub       ScrubOptions
+	// Processors are shared out among requests. What is computed in the background for webhooks takes
+	// turns there, as their organizations'; it takes none with nil.
+	Processors *fair.Processors
 	// Census is the interval of counts of all that is stored; 0: nothing is counted.
 	Census time.Duration
 	// Sharing makes this host one of several over the same stores, of which one does each duty in the

@@ -239,7 +239,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		search = sharedSearch
 		h.look = min(sharedSearch, cmp.Or(c.Sharing.Beat, sharedSearch))
 	}
-	h.openWebhooks(c.Webhooks, c.Version, search)
+	h.openWebhooks(c.Webhooks, c.Version, search, c.Processors)
 	h.openUpstreams(c.Upstreams, c.Version)
 	if c.Background {
 		worker.Start(background{h})

@@ -88,7 +88,7 @@ func (h *Host) openUpstreams(c UpstreamConfig, version string) {
 		Listener: outbox.Upstream,
 		Wants:    func(rec *record, cause string) bool { return rec.Upstream != nil && cause != causePull },
 		Matters:  upstream.Covers,
-		Told:     h.upstreams.worker.Wake,
+		Told:     func(id refs.RepoID, _ *record) { h.upstreams.worker.Wake(id) },
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"packhorse/engine/outbound"
 	"packhorse/engine/outbox"
 	"packhorse/engine/webhook"
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -39,7 +40,9 @@ type WebhookConfig struct {
 }
 
 // openWebhooks makes the deliverer, which a duty starts if there may be receivers.
-func (h *Host) openWebhooks(c WebhookConfig, version string, search time.Duration) {
+func (h *Host) openWebhooks(
+	c WebhookConfig, version string, search time.Duration, processors *fair.Processors,
+) {
 	c.Timeout = cmp.Or(c.Timeout, 15*time.Second)
 	if c.Client == nil {
 		guard := c.Guard
@@ -50,15 +53,19 @@ func (h *Host) openWebhooks(c WebhookConfig, version string, search time.Duratio
 		// hold up those of others.
 		c.Client = guard.Client(outbound.Options{HeaderTimeout: c.Timeout, RedirectsMax: -1, ConnsMax: webhook.AttemptsMax})
 	}
+	var turn func(context.Context, fair.Tenant, func(context.Context) error) error
+	if processors != nil {
+		turn = processors.Serve
+	}
 	deliver := c.Hooks != nil
 	if !deliver {
 		c.Hooks = func(string) []webhook.Hook { return nil }
 	}
 	h.hooks = webhook.New(webhook.Config{
-		Busy: h.objects.Busy,
-		KV:   h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp,
+		KV: h.keys, Source: webhookSource{h, c.Hooks}, Client: c.Client, Timeout: c.Timeout, GiveUp: c.GiveUp,
 		Linger: c.Linger, Agent: "packhorse/" + version,
 		Logger: h.log, Clock: c.Clock, Search: search, Tracer: h.tracer, Cause: h.causes.transaction,
+		Turn: turn,
 	})
 	if !deliver {
 		return
@@ -67,7 +74,9 @@ func (h *Host) openWebhooks(c WebhookConfig, version string, search time.Duratio
 		Listener: outbox.Webhook,
 		Wants:    func(rec *record, _ string) bool { return len(c.Hooks(rec.Org)) > 0 },
 		Matters:  isEvent,
-		Told:     h.hooks.Told,
+		Told: func(id refs.RepoID, rec *record) {
+			h.hooks.Told(webhook.Repository{ID: id, Org: rec.Org, Name: rec.Name})
+		},
 	})
 }
 

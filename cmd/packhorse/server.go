@@ -329,6 +329,7 @@ func (s *server) newAPI(config *tls.Config) (*api.Server, error) {
 		TrustedProxies: proxies,
 		Origins:        s.flags.CORSOrigin,
 		Limits:         s.limits(),
+		Processors:     s.store.processors,
 		Logger:         s.logger,
 		Version:        version,
 	})

@@ -102,6 +102,8 @@ type store struct {
 	shared  *sharedStores     // nil: the stores are in the folder
 	clones  *clonecache.Cache // nil: none
 	closers []func(context.Context) error
+
+	processors *fair.Processors // of requests and of webhooks
 }
 
 // errInUse says that another process has a data folder open.
@@ -138,7 +140,7 @@ func openStore(
 	if err := checkPlace(dir, flags.sharedFlags); err != nil {
 		return nil, err
 	}
-	s := &store{damage: func() error { return nil }}
+	s := &store{damage: func() error { return nil }, processors: fair.NewProcessors(0)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(nameStore(dir, flags.sharedFlags, err), s.close(ctx))
@@ -222,6 +224,7 @@ func openStore(
 		Census:      around.census,
 		Tracer:      around.tracer,
 		Webhooks:    around.webhooks,
+		Processors:  s.processors,
 		Upstreams:   around.upstreams,
 	}
 	if flags.shared() {

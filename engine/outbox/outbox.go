@@ -46,7 +46,7 @@ type Subscription[R any] struct {
 	Matters func(ref string) bool
 	// Told is called when the outbox has another durable row of a repository. After a crash,
 	// [Outbox.Repositories] yields the rows whose call was lost.
-	Told func(id refs.RepoID)
+	Told func(id refs.RepoID, repo R)
 }
 
 // Outbox is the rows of all listeners in a key-value store. R describes a repository to the
@@ -79,7 +79,7 @@ func (o *Outbox[R]) Follow(change *refs.Change, id refs.RepoID, repo R) {
 	}
 	change.Announced = func() {
 		for _, s := range announced {
-			s.Told(id)
+			s.Told(id, repo)
 		}
 	}
 }

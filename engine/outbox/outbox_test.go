@@ -45,7 +45,7 @@ func openOutbox(t *testing.T, fs vfs.FS, id refs.RepoID) (box *outboxed, shut fu
 		Listener: outbox.Webhook,
 		Wants:    func(rec repository, cause string) bool { return rec.Org == "acme" && cause != "quiet" },
 		Matters:  func(ref string) bool { return strings.HasPrefix(ref, "refs/heads/") },
-		Told:     func(refs.RepoID) { box.told++ },
+		Told:     func(refs.RepoID, repository) { box.told++ },
 	})
 	if _, err := box.names.Head(t.Context(), id); err != nil {
 		b := kv.NewBatch()

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -121,7 +122,11 @@ func (l *lane) complete(a attempt) {
 		}
 		l.park(b, q, now)
 	}
-	l.advance(b, it.repo)
+	// It fails as the storing does: only when the lane ends.
+	_ = l.inTurn(it.Event.Repository.URL, func(ctx context.Context) error {
+		l.advance(ctx, b, it.repo)
+		return nil
+	})
 }
 
 // settle takes the first event out of a queue: it has been dealt with.

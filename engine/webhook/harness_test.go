@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"packhorse/engine/webhook"
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
@@ -25,6 +26,7 @@ type world struct {
 	receivers *receivers
 	giveUp    time.Duration // of the deliverers that are opened from now on; their default when 0
 	linger    time.Duration // of the same
+	turn      func(context.Context, fair.Tenant, func(context.Context) error) error
 
 	keys  kv.Store
 	names *refs.Store
@@ -59,7 +61,7 @@ func (w *world) open() {
 func (w *world) deliverer(keys kv.Store, network http.RoundTripper) *webhook.Deliverer {
 	return webhook.New(webhook.Config{
 		KV: keys, Source: source{w}, Client: &http.Client{Transport: network}, Agent: "packhorse/test", Clock: w.clock,
-		GiveUp: w.giveUp, Linger: w.linger, Busy: func() bool { return true },
+		GiveUp: w.giveUp, Linger: w.linger, Turn: w.turn,
 		Timeout: time.Hour, // the only time that is not the clock's
 	})
 }
@@ -117,7 +119,7 @@ func (w *world) create(n byte) refs.RepoID {
 // set points refs to ids that a number makes, in one transaction; zero deletes.
 func (w *world) set(repo refs.RepoID, n byte, names ...string) {
 	w.t.Helper()
-	change := refs.Change{Time: w.clock.Now(), Announced: func() { w.d.Told(repo) }}
+	change := refs.Change{Time: w.clock.Now(), Announced: func() { w.d.Told(webhook.Repository{ID: repo}) }}
 	change.Announce = func(b *kv.Batch, updates []refs.Entry) { b.Put(outboxKey(repo, updates[0].Sequence), nil) }
 	_, err := w.names.Update(w.t.Context(), repo, change, func(ctx context.Context, tx *refs.Tx) error {
 		for _, name := range names {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -44,12 +45,14 @@ func (d *Deliverer) run(ctx context.Context) {
 				d.logFailure(ctx, "expire dead letters", d.expire(ctx, now.Add(-deadAge)))
 			}
 		}
-		for _, id := range d.takeTold() {
-			if err := d.hear(ctx, id); err != nil {
+		for _, repo := range d.takeTold() {
+			if err := d.hear(ctx, repo); err != nil {
 				d.logFailure(ctx, "read outbox", err) // the next sweep finds it again
 			}
 		}
-		d.heard()
+		if d.heard() {
+			continue
+		}
 		next := sweepAt
 		if searchAt.Before(next) {
 			next = searchAt
@@ -113,27 +116,34 @@ func (d *Deliverer) hasLane(id hookID) bool {
 	return d.lanes[id] != nil
 }
 
-// takeTold returns the repositories whose outbox is to be read, in an order that does not matter.
-func (d *Deliverer) takeTold() []refs.RepoID {
+// takeTold returns a repository of each organization, whose outbox is to be read: one with many
+// repositories does not delay the events of the others.
+func (d *Deliverer) takeTold() []Repository {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	ids := make([]refs.RepoID, 0, len(d.told))
+	repos := make([]Repository, 0, len(d.queued))
 	d.hearing = time.Time{}
-	for id, at := range d.told {
-		ids = append(ids, id)
-		if d.hearing.IsZero() || at.Before(d.hearing) {
+	for org, queued := range d.queued {
+		repo := queued[0]
+		repos = append(repos, repo)
+		if d.queued[org] = queued[1:]; len(queued) == 1 {
+			delete(d.queued, org)
+		}
+		if at := d.told[repo.ID]; d.hearing.IsZero() || at.Before(d.hearing) {
 			d.hearing = at
 		}
+		delete(d.told, repo.ID)
 	}
-	clear(d.told)
-	return ids
+	return repos
 }
 
-// heard says that the outbox of all repositories was read that takeTold returned.
-func (d *Deliverer) heard() {
+// heard says that the outbox of all repositories was read that takeTold returned, and reports
+// whether there are more.
+func (d *Deliverer) heard() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hearing = time.Time{}
+	return len(d.queued) > 0
 }
 
 // findWaiting processes all rows of the outbox, including those of other and earlier processes.
@@ -142,16 +152,44 @@ func (d *Deliverer) findWaiting(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.Told(id)
+		d.Told(Repository{ID: id})
 	}
 	return nil
 }
 
 // hear passes the outbox rows of a repository to all hooks of its organization.
-func (d *Deliverer) hear(ctx context.Context, id refs.RepoID) error {
+func (d *Deliverer) hear(ctx context.Context, repo Repository) error {
+	id := repo.ID
+	if repo.Org == "" {
+		named, err := d.Source.Repository(ctx, id)
+		if err != nil && !errors.Is(err, refs.ErrRepositoryNotFound) {
+			return err
+		}
+		repo = named
+	}
 	var hooks []hookRow
 	var last uint64
-	err := d.update(ctx, func(b *kv.Batch) error {
+	err := d.Turn(ctx, repo.tenant(), func(ctx context.Context) (err error) {
+		hooks, last, err = d.pass(ctx, id)
+		return err
+	})
+	if err != nil || last == 0 {
+		return err
+	}
+	if len(d.seen) >= seenMax {
+		clear(d.seen)
+	}
+	d.seen[id] = last
+	for _, hook := range hooks {
+		d.lane(ctx, hook).post(id)
+	}
+	return nil
+}
+
+// pass moves the outbox rows of a repository to the streams of the hooks of its organization, and
+// returns these and the last transaction; 0 without rows.
+func (d *Deliverer) pass(ctx context.Context, id refs.RepoID) (hooks []hookRow, last uint64, err error) {
+	err = d.update(ctx, func(b *kv.Batch) error {
 		hooks, last = nil, 0
 		first, end, found, err := d.Source.Span(ctx, id, d.seen[id])
 		if err != nil || !found {
@@ -167,17 +205,7 @@ func (d *Deliverer) hear(ctx context.Context, id refs.RepoID) error {
 		last = end
 		return d.extend(ctx, b, id, hooks, first, last)
 	})
-	if err != nil || last == 0 {
-		return err
-	}
-	if len(d.seen) >= seenMax {
-		clear(d.seen)
-	}
-	d.seen[id] = last
-	for _, hook := range hooks {
-		d.lane(ctx, hook).post(id)
-	}
-	return nil
+	return hooks, last, err
 }
 
 // hooks returns the hooks of an organization, each once.
@@ -206,9 +234,20 @@ func (d *Deliverer) extend(
 	ctx context.Context, b *kv.Batch, id refs.RepoID, hooks []hookRow, first, last uint64,
 ) error {
 	d.Source.Take(b, id, first, last)
+	var set kv.ReadSet
 	for _, hook := range hooks {
+		set.Keys = append(set.Keys, streamKey(newHookID(hook.Org, hook.URL), id))
+	}
+	if len(hooks) == 0 {
+		return nil
+	}
+	rows, err := d.KV.Read(ctx, set)
+	if err != nil {
+		return fmt.Errorf("read cursors: %w", err)
+	}
+	for i, hook := range hooks {
 		hookID := newHookID(hook.Org, hook.URL)
-		row, found, err := d.requireStream(ctx, b, hookID, id)
+		row, found, err := requireStream(b, set.Keys[i], rows.Values[i])
 		if err != nil {
 			return err
 		}
@@ -216,7 +255,7 @@ func (d *Deliverer) extend(
 			row = stream{Next: position{Sequence: first}, Since: d.Clock.Now()}
 		}
 		row.Last = last
-		if err := put(b, streamKey(hookID, id), row); err != nil {
+		if err := put(b, set.Keys[i], row); err != nil {
 			return err
 		}
 		if !d.hasLane(hookID) {

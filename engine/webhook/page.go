@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -41,31 +42,24 @@ func (l *lane) openPages(now time.Time) {
 	}
 }
 
-// restFactor is how much longer than its work the rest behind a page takes, while requests are
-// served.
-const restFactor = 4
-
-// openInTurn opens a page when no other lane does.
+// openInTurn opens a page when no other lane does, and it is the organization's turn.
 func (l *lane) openInTurn(id refs.RepoID, now time.Time) error {
 	release, err := l.d.opening.Acquire(l.ctx, fair.Tenant{Org: l.hook.Org}, 0, 1)
 	if err != nil {
 		return err
 	}
 	defer release()
-	began := time.Now()
-	if err := l.openPage(id, now); err != nil {
+	repo, err := l.d.Source.Repository(l.ctx, id)
+	deleted := errors.Is(err, refs.ErrRepositoryNotFound)
+	if err != nil && !deleted {
 		return err
 	}
-	if l.d.Busy == nil || !l.d.Busy() {
-		return nil
-	}
-	timer := time.NewTimer(restFactor * time.Since(began))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-l.ctx.Done():
-	}
-	return nil
+	return l.inTurn(repo.Name, func(ctx context.Context) error { return l.openPage(ctx, id, &repo, deleted, now) })
+}
+
+// inTurn runs work about a repository when it is the turn of that and the organization.
+func (l *lane) inTurn(repo string, work func(ctx context.Context) error) error {
+	return l.d.Turn(l.storing, fair.Tenant{Org: l.hook.Org, Repo: repo}, work)
 }
 
 // passed is the time of the last settled event at the front, zero without one. What follows is not
@@ -77,8 +71,9 @@ func (p *page) passed(now time.Time) time.Time {
 	return p.items[p.head-1].Event.time(now)
 }
 
-func (l *lane) openPage(id refs.RepoID, now time.Time) error {
-	row, found, err := l.d.readStream(l.ctx, l.id, id)
+// openPage opens the page of a repository.
+func (l *lane) openPage(ctx context.Context, id refs.RepoID, repo *Repository, deleted bool, now time.Time) error {
+	row, found, err := l.d.readStream(ctx, l.id, id)
 	if err != nil {
 		return err
 	}
@@ -86,12 +81,16 @@ func (l *lane) openPage(id refs.RepoID, now time.Time) error {
 		delete(l.known, id)
 		return nil
 	}
-	events, repo, err := l.read(id, row.Next.Sequence-1)
+	var events refs.Page
+	if !deleted {
+		events, err = l.d.Source.Events(ctx, id, row.Next.Sequence-1, pageEvents)
+		deleted = errors.Is(err, refs.ErrRepositoryNotFound)
+	}
 	b := kv.NewBatch()
 	p := &page{}
 	trimmed, isTrimmed := errors.AsType[*refs.TrimmedError](err)
 	switch {
-	case errors.Is(err, refs.ErrRepositoryNotFound):
+	case deleted:
 		p.end = position{Sequence: row.Last + 1}
 	case isTrimmed && trimmed.Oldest > row.Next.Sequence:
 		p.end = position{Sequence: trimmed.Oldest}
@@ -99,24 +98,14 @@ func (l *lane) openPage(id refs.RepoID, now time.Time) error {
 	case err != nil:
 		return err
 	default:
-		p.take(events, &repo, &row)
+		p.take(events, repo, &row)
 	}
 	l.open[id] = p
 	for _, it := range p.items {
 		l.enqueue(b, it, now)
 	}
-	l.advance(b, id)
+	l.advance(ctx, b, id)
 	return nil
-}
-
-// read returns the entries after a position of the journal.
-func (l *lane) read(id refs.RepoID, after uint64) (refs.Page, Repository, error) {
-	repo, err := l.d.Source.Repository(l.ctx, id)
-	if err != nil {
-		return refs.Page{}, Repository{}, err
-	}
-	events, err := l.d.Source.Events(l.ctx, id, after, pageEvents)
-	return events, repo, err
 }
 
 // take makes items of events, from where the stream is to its last transaction, or as many as a
@@ -155,7 +144,7 @@ func (l *lane) lose(b *kv.Batch, id refs.RepoID, from position, oldest uint64, n
 
 // advance applies b, with the cursor of a repository moved to where all before it has been dealt
 // with. A page that is done is closed.
-func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
+func (l *lane) advance(ctx context.Context, b *kv.Batch, id refs.RepoID) {
 	if l.isLost() {
 		return
 	}
@@ -169,17 +158,17 @@ func (l *lane) advance(b *kv.Batch, id refs.RepoID) {
 	}
 	done := p != nil && p.head == len(p.items)
 	if p == nil || !done && p.next() == before {
-		_ = l.d.apply(l.storing, b) // it fails only when the lane ends; the work is done again then
+		_ = l.d.apply(ctx, b) // it fails only when the lane ends; the work is done again then
 		return
 	}
 	since := p.passed(l.d.Clock.Now())
-	more, err := l.moveCursor(b, id, p.next(), since)
+	more, err := l.moveCursor(ctx, b, id, p.next(), since)
 	for err != nil {
-		l.d.logFailure(l.storing, "move a cursor", err)
-		if l.d.pause(l.storing) != nil {
+		l.d.logFailure(ctx, "move a cursor", err)
+		if l.d.pause(ctx) != nil {
 			return
 		}
-		more, err = l.moveCursor(b, id, p.next(), since)
+		more, err = l.moveCursor(ctx, b, id, p.next(), since)
 	}
 	if !done {
 		return
@@ -200,11 +189,11 @@ var errLost = errors.New("the store has lost transactions")
 // moveCursor applies work with the cursor at a position, and reports whether something follows,
 // which has happened since a time. The cursor of another server that is further stays where it is.
 func (l *lane) moveCursor(
-	work *kv.Batch, id refs.RepoID, next position, since time.Time,
+	ctx context.Context, work *kv.Batch, id refs.RepoID, next position, since time.Time,
 ) (more bool, err error) {
-	err = l.d.update(l.storing, func(b *kv.Batch) error {
+	err = l.d.update(ctx, func(b *kv.Batch) error {
 		b.Append(work)
-		row, found, err := l.d.requireStream(l.storing, b, l.id, id)
+		row, found, err := l.d.requiredStream(ctx, b, l.id, id)
 		if err != nil {
 			return err
 		}

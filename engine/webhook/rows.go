@@ -115,22 +115,27 @@ func decodeRow[T any](value []byte) (row T, err error) {
 
 // readStream returns a stream, and false when the hook is at the end of the journal.
 func (d *Deliverer) readStream(ctx context.Context, hook hookID, repo refs.RepoID) (stream, bool, error) {
-	return d.requireStream(ctx, kv.NewBatch(), hook, repo)
+	return d.requiredStream(ctx, kv.NewBatch(), hook, repo)
 }
 
-// requireStream is readStream, and makes b depend on the row: the lane and the reader of the
+// requiredStream is readStream, and makes b depend on the row: the lane and the reader of the
 // outbox, here and on other servers, change it.
-func (d *Deliverer) requireStream(
+func (d *Deliverer) requiredStream(
 	ctx context.Context, b *kv.Batch, hook hookID, repo refs.RepoID,
 ) (stream, bool, error) {
 	key := streamKey(hook, repo)
 	value, err := d.KV.Get(ctx, key)
-	if errors.Is(err, kv.ErrNotFound) {
+	if err != nil && !errors.Is(err, kv.ErrNotFound) {
+		return stream{}, false, fmt.Errorf("read cursor: %w", err)
+	}
+	return requireStream(b, key, value)
+}
+
+// requireStream decodes a stream, nil for none, and makes b depend on it.
+func requireStream(b *kv.Batch, key, value []byte) (stream, bool, error) {
+	if value == nil {
 		b.RequireAbsent(key)
 		return stream{}, false, nil
-	}
-	if err != nil {
-		return stream{}, false, fmt.Errorf("read cursor: %w", err)
 	}
 	b.Require(key, value)
 	row, err := decodeRow[stream](value)

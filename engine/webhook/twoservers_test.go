@@ -65,7 +65,7 @@ func TestCursorOfTwoServers(t *testing.T) {
 		other := w.deliverer(w.keys, silent{})
 		other.Start()
 		w.set(repo, 2, "refs/heads/b")
-		other.Told(repo)
+		other.Told(webhook.Repository{ID: repo})
 		w.until("the other server has taken the second transaction", func() bool { return w.outboxRows(repo) == 0 })
 		other.Stop()
 	}}, w.receivers)
@@ -83,7 +83,7 @@ func TestOutboxOfTwoServers(t *testing.T) {
 	w.d = w.deliverer(&intruder{Store: w.keys, match: isDelete("O"), strike: func() {
 		other := w.deliverer(w.keys, w.receivers)
 		other.Start()
-		other.Told(repo)
+		other.Told(webhook.Repository{ID: repo})
 		w.until("the other server has sent it", func() bool {
 			return w.outboxRows(repo) == 0 && len(w.receivers.taken()) == 1 && w.idle()
 		})
@@ -160,8 +160,8 @@ func TestTurns(t *testing.T) {
 		w.set(repo, 2*turn+1, "refs/heads/main")
 		servers[turn%2].Start()
 		w.set(repo, 2*turn+2, "refs/heads/main")
-		servers[0].Told(repo)
-		servers[1].Told(repo)
+		servers[0].Told(webhook.Repository{ID: repo})
+		servers[1].Told(webhook.Repository{ID: repo})
 		count += 2
 		w.until("the events are taken", func() bool {
 			w.clock.advance(time.Minute)

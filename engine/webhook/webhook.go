@@ -54,6 +54,9 @@ type Repository struct {
 	Name string
 }
 
+// tenant is whose the work for the repository is.
+func (r *Repository) tenant() fair.Tenant { return fair.Tenant{Org: r.Org, Repo: r.Name} }
+
 // Source provides the deliverer with events; package engine implements it. Its methods are called
 // concurrently.
 type Source interface {
@@ -99,9 +102,10 @@ type Config struct {
 	// made a transaction, which the receiver is told; zero, or a nil function, for none.
 	Tracer span.Tracer
 	Cause  func(repo refs.RepoID, sequence uint64) span.Link
-	// Busy reports whether requests are being served: then deliveries are prepared for a part of the
-	// time only. A nil function says no.
-	Busy func() bool
+	// Turn runs work that prepares deliveries or stores what became of them, with a context of ctx,
+	// when it is the turn of the organization and the repository. A nil function runs it at once.
+	// Errors: those of work; that of ctx.
+	Turn func(ctx context.Context, t fair.Tenant, work func(ctx context.Context) error) error
 }
 
 // Deliverer delivers the events of a host. Its methods may be called concurrently.
@@ -116,6 +120,7 @@ type Deliverer struct {
 	mu      sync.Mutex                // guards the fields below
 	cancel  context.CancelFunc        // nil unless started
 	told    map[refs.RepoID]time.Time // whose outbox has grown, and when
+	queued  map[string][]Repository   // the same ones by organization, the oldest first
 	hearing time.Time                 // when the first of those was told whose outbox is being read; zero: none is
 	lanes   map[hookID]*lane
 
@@ -177,10 +182,14 @@ func New(c Config) *Deliverer {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Turn == nil {
+		c.Turn = func(ctx context.Context, _ fair.Tenant, work func(ctx context.Context) error) error { return work(ctx) }
+	}
 	d := &Deliverer{
 		Config: c, wake: make(chan struct{}, 1),
 		attempts: newAttempts(AttemptsMax, attemptsOrgMax), opening: newOpening(),
-		told: make(map[refs.RepoID]time.Time), lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
+		told: make(map[refs.RepoID]time.Time), queued: make(map[string][]Repository),
+		lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
 	}
 	if rewinder, ok := c.KV.(kv.Rewinder); ok {
 		rewinder.OnRewind(func() {
@@ -233,6 +242,7 @@ func (d *Deliverer) forgetAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.told)
+	clear(d.queued)
 	d.hearing = time.Time{}
 	clear(d.lanes)
 	clear(d.seen)
@@ -262,13 +272,14 @@ func (d *Deliverer) isStarted() bool {
 	return d.cancel != nil
 }
 
-// Told notifies the deliverer of another durable outbox row of a repository. It does not block.
-// Before Start it does nothing: Start finds the rows.
-func (d *Deliverer) Told(id refs.RepoID) {
+// Told notifies the deliverer of another durable outbox row of a repository, of which only the ID
+// need be known. It does not block. Before Start it does nothing: Start finds the rows.
+func (d *Deliverer) Told(repo Repository) {
 	now := d.Clock.Now()
 	d.mu.Lock()
-	if _, ok := d.told[id]; d.cancel != nil && !ok {
-		d.told[id] = now
+	if _, ok := d.told[repo.ID]; d.cancel != nil && !ok {
+		d.told[repo.ID] = now
+		d.queued[repo.Org] = append(d.queued[repo.Org], repo)
 	}
 	d.mu.Unlock()
 	signal(d.wake)

@@ -48,6 +48,19 @@ func (a *Account) Begin(ctx context.Context, light bool, owed time.Duration) err
 	return a.start(ctx, false)
 }
 
+// Serve runs work of the background for a tenant, in a turn like that of a light request. The turn
+// is given back by [Rest] in what work does with its context.
+//
+// Errors: those of work; the cause of ctx's end.
+func (p *Processors) Serve(ctx context.Context, t Tenant, work func(ctx context.Context) error) error {
+	a := p.Account(t, 0)
+	if err := a.Begin(ctx, true, 0); err != nil {
+		return err
+	}
+	defer a.End()
+	return work(With(ctx, a))
+}
+
 // start waits for the turn. With goesOn the caller gets it even if ctx has ended.
 func (a *Account) start(ctx context.Context, goesOn bool) error {
 	p := a.processors

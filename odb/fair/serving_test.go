@@ -100,6 +100,58 @@ func TestTurnBeyondProcessors(t *testing.T) {
 	})
 }
 
+// Work of the background has turns as a request has, and its organization no more than others.
+func TestServeInTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(1)
+		until := time.Now().Add(time.Second)
+		var all sync.WaitGroup
+		var took [3]time.Duration
+		for i, org := range []string{"a", "a", "b"} { // a has a request and work of the background
+			all.Go(func() {
+				for time.Now().Before(until) {
+					work := func(context.Context) error {
+						time.Sleep(time.Millisecond)
+						took[i] += time.Millisecond
+						return nil
+					}
+					if i == 1 {
+						if err := p.Serve(t.Context(), tenant(org, "r", ""), work); err != nil {
+							t.Error(err)
+						}
+						continue
+					}
+					ctx, account := serve(t, p, org, 0)
+					_ = work(ctx)
+					account.End()
+				}
+			})
+		}
+		all.Wait()
+		if took[2] < (took[0]+took[1])*9/10 || took[0] < took[1]*9/10 || took[1] < took[0]*9/10 {
+			t.Errorf("two of an organization took %v and %v, another one %v", took[0], took[1], took[2])
+		}
+		want := errors.New("work")
+		if err := p.Serve(t.Context(), tenant("a", "r", ""), func(context.Context) error { return want }); !errors.Is(err, want) {
+			t.Errorf("the error of work is %v", err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		_, account := serve(t, p, "b", 0)
+		_, second := serve(t, p, "b", 0) // the turn beyond the processors
+		cancel()
+		if err := p.Serve(ended, tenant("a", "r", ""), func(context.Context) error {
+			t.Error("there was a turn")
+			return nil
+		}); !errors.Is(err, context.Canceled) {
+			t.Errorf("without a turn: %v", err)
+		}
+		account.End()
+		second.End()
+		nothingTaken(t, p)
+	})
+}
+
 // A request that waits for something without a Rest has its turn for a while only.
 func TestTurnsLapse(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func (l *lane) complete(a attempt) {
 		invariants.Check(l.busy >= 0 && l.busy < laneSlots, "webhook: %d attempts are under way", l.busy)
 	}
 	now := l.d.Clock.Now()
-	b := kv.NewBatch()
+	b := l.newBatch()
 	switch {
 	case a.err == nil:
 		l.d.delivered.Add(1)
@@ -140,14 +140,18 @@ func (l *lane) settle(b *kv.Batch, q *queue) {
 		l.parked--
 	}
 	if invariants.Enabled {
-		invariants.Check(l.parked >= 0 && l.d.pending.Load() >= 0,
-			"webhook: %d events are parked, %d wait", l.parked, l.d.pending.Load())
+		invariants.Check(l.parked >= 0 && l.refilled >= 0 && l.d.pending.Load() >= 0,
+			"webhook: %d events are parked, %d were read again, %d are in memory", l.parked, l.refilled, l.d.pending.Load())
 	}
-	if len(q.items) == 0 {
-		delete(l.queues, q.key)
-		return
+	if it.waited {
+		l.refilled--
+		q.pass(it.at.next())
 	}
-	l.list(q)
+	if len(q.items) == 0 && !q.waits.isEmpty() && q.read.compare(q.waits.Until) >= 0 {
+		q.pass(q.waits.Until)
+	}
+	l.storeWaiting(b, q)
+	l.goOn(q)
 }
 
 // store adds the row of an event. It is small, and always encodes.

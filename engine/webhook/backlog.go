@@ -9,7 +9,7 @@ import (
 
 // Backlog is what the hooks of an organization have not been sent of one repository, added up.
 type Backlog struct {
-	Parked int    `json:"parked"` // events that failed, or wait for one of their ref that did
+	Parked int    `json:"parked"` // events that failed and are tried again
 	Behind uint64 `json:"behind"` // transactions whose events have not been dealt with, at most
 	Dead   int    `json:"dead"`   // dead letters
 	// LastError is that of the parked event that has been tried most often, or else of a dead letter.
@@ -45,7 +45,7 @@ func (b *Backlogs) Of(ctx context.Context, org string, repo refs.RepoID) (told B
 	var set kv.ReadSet
 	for _, hook := range hooks {
 		set.Keys = append(set.Keys, streamKey(hook, repo))
-		for _, kind := range []byte{kindParked, kindDead} {
+		for _, kind := range []byte{kindParked, kindDead, kindWaiting} {
 			start := append(hookPrefix(kind, hook), repo[:]...)
 			set.Ranges = append(set.Ranges, kv.ScanOptions{Start: start, End: kv.PrefixEnd(start), Limit: 1})
 		}
@@ -66,11 +66,19 @@ func (b *Backlogs) Of(ctx context.Context, org string, repo refs.RepoID) (told B
 			}
 			told.Behind += row.Last + 1 - row.Next.Sequence
 		}
+		if of := 3*i + 2; len(rows.Pages[of].Pairs) > 0 {
+			for row, err := range walkWaiting(ctx, b.keys, set.Ranges[of].Start) {
+				if err != nil {
+					return told, err
+				}
+				told.Behind += row.count()
+			}
+		}
 		for kind, count := range []*int{&told.Parked, &told.Dead} {
-			if len(rows.Pages[2*i+kind].Pairs) == 0 {
+			if len(rows.Pages[3*i+kind].Pairs) == 0 {
 				continue
 			}
-			for row, err := range scan[delivery](ctx, b.keys, set.Ranges[2*i+kind].Start) {
+			for row, err := range scan[delivery](ctx, b.keys, set.Ranges[3*i+kind].Start) {
 				if err != nil {
 					return told, err
 				}

@@ -36,6 +36,9 @@ func (p position) compare(other position) int {
 	return cmp.Or(cmp.Compare(p.Sequence, other.Sequence), cmp.Compare(p.Index, other.Index))
 }
 
+// next is the position behind p.
+func (p position) next() position { return position{p.Sequence, p.Index + 1} }
+
 func newEvent(repo *Repository, entry *refs.Entry) Event {
 	e := Event{
 		Ref: entry.Ref, Before: entry.Before.String(), After: entry.After.String(),

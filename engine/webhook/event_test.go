@@ -68,7 +68,7 @@ func TestDelivery(t *testing.T) {
 	if stats := w.d.Stats(); stats != (webhook.Stats{Delivered: 4}) {
 		t.Errorf("%+v", stats)
 	}
-	if rows := w.rows(); rows != 1 { // the name of the hook
+	if rows := w.rows(); rows != 2 { // the name of the hook, and which lane works on it
 		t.Errorf("%d rows are left", rows)
 	}
 }

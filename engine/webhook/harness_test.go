@@ -2,8 +2,10 @@ package webhook_test
 
 import (
 	"context"
+	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -146,6 +148,24 @@ func (w *world) until(what string, holds func() bool) {
 			w.t.Fatalf("%s: never; %d attempts: %v", what, len(w.receivers.attempts()), w.receivers.attempts())
 		}
 	}
+}
+
+// waits counts the transactions that may wait in journals for an earlier event of a ref.
+func (w *world) waits(ref string) (count uint64) {
+	w.t.Helper()
+	for pair, err := range w.keys.Scan(w.t.Context(), kv.ScanOptions{Start: []byte("wb"), End: []byte("wc")}) {
+		var row struct{ From, Until struct{ Sequence uint64 } }
+		if err == nil {
+			err = json.Unmarshal(pair.Value, &row)
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if strings.HasSuffix(string(pair.Key), ref) {
+			count += row.Until.Sequence - row.From.Sequence + 1
+		}
+	}
+	return count
 }
 
 // rows counts the rows of the package.

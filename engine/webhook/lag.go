@@ -96,7 +96,9 @@ func (l *lane) measure() {
 func (l *lane) lagAt(now time.Time) laneLag {
 	lag := laneLag{at: now}
 	for _, q := range l.queues {
-		if it := q.items[0]; it.stored {
+		if len(q.items) == 0 {
+			lag.untried = max(lag.untried, now.Sub(q.waits.Since), 1)
+		} else if it := q.items[0]; it.stored {
 			lag.failing = max(lag.failing, now.Sub(it.Since), 1)
 		} else {
 			lag.untried = max(lag.untried, now.Sub(it.Event.time(now)), 1)

@@ -55,7 +55,7 @@ func TestLag(t *testing.T) {
 	w.set(repo, 2, "refs/heads/main")
 	w.until("it fails", func() bool { return w.status().Parked == 1 })
 	w.set(repo, 3, "refs/heads/main")
-	w.until("the next one waits", func() bool { return w.status().Parked == 2 })
+	w.until("the next one waits", func() bool { return w.waits("refs/heads/main") == 1 })
 	w.pass(3)
 	w.lags("it is retried", func(lag webhook.Lag) bool {
 		return lag == webhook.Lag{Failing: 3 * time.Minute, HookCount: 1, FailingCount: 1}

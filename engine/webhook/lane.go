@@ -49,10 +49,16 @@ type lane struct {
 	runnable []*queue // whose first event is due, in the order of their turns
 	busy     int      // attempts under way
 	parked   int
+	emptied  []*queue  // what waits for them in the journal is to be read
+	refilled int       // events in memory that have waited there
 	revived  [][]byte  // what is left of the inbox's
 	resumeAt time.Time // nothing more is read before: the stores failed
 	missing  bool      // the hook was not configured at the last step
 	asked    bool      // the lag is to be measured
+
+	token     []byte   // of the lane; the hook has that of the lane that works on it
+	overtaken bool     // it is that of another one
+	storedNow []*queue // whose rows of what waits are in the batch that is being made
 }
 
 // inbox holds notifications for a lane.
@@ -75,7 +81,6 @@ func newLane(ctx context.Context, d *Deliverer, id hookID, hook hookRow) *lane {
 		d: d, id: id, hook: hook, log: d.Logger.With("org", hook.Org, "host", hook.host()),
 		losses: d.losses.Load(),
 		ended:  make(chan struct{}), wake: make(chan struct{}, 1), results: make(chan attempt, laneSlots),
-		known: make(map[refs.RepoID]time.Time), open: make(map[refs.RepoID]*page), queues: make(map[refKey]*queue),
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.sending = outlasting(l.ctx, d.Linger)
@@ -129,20 +134,25 @@ func (l *lane) run() {
 	defer close(l.ended)
 	defer l.cancel()
 	defer l.leave()
-	for {
-		err := l.load()
-		if err == nil {
-			break
+	for first := true; ; first = false {
+		for first || l.overtaken {
+			l.forget()
+			err := l.load()
+			if err == nil {
+				break
+			}
+			first = true
+			l.d.logFailure(l.ctx, "read pending events", err)
+			if l.d.pause(l.ctx) != nil {
+				return
+			}
 		}
-		l.d.logFailure(l.ctx, "read pending events", err)
-		if l.d.pause(l.ctx) != nil {
-			return
-		}
-	}
-	for {
 		l.takeInbox()
 		due := l.step()
 		l.measure()
+		if l.overtaken {
+			continue
+		}
 		var fired <-chan time.Time
 		stop := func() {}
 		if !due.IsZero() {
@@ -162,6 +172,20 @@ func (l *lane) run() {
 	}
 }
 
+// forget empties the memory, and has nothing to do with what becomes of the attempts under way: it
+// is what the rows say that is to be sent.
+func (l *lane) forget() {
+	for ; l.busy > 0; l.busy-- {
+		<-l.results
+	}
+	for _, q := range l.queues {
+		l.d.pending.Add(-int64(len(q.items)))
+	}
+	l.ready, l.runnable, l.emptied = nil, nil, nil
+	l.known, l.open, l.queues = make(map[refs.RepoID]time.Time), make(map[refs.RepoID]*page), make(map[refKey]*queue)
+	l.parked, l.refilled, l.overtaken = 0, 0, false
+}
+
 // leave waits for the attempts under way and stores what becomes of them: an event that a receiver
 // has taken is not sent again by the next lane. It subtracts the events in memory from the count.
 func (l *lane) leave() {
@@ -175,8 +199,11 @@ func (l *lane) leave() {
 	}
 }
 
-// load resumes the rows of an earlier deliverer.
+// load takes over the hook and resumes the rows of an earlier lane.
 func (l *lane) load() error {
+	if err := l.takeOver(l.ctx); err != nil {
+		return err
+	}
 	for row, err := range scan[delivery](l.ctx, l.d.KV, hookPrefix(kindParked, l.id)) {
 		if err == nil {
 			err = l.insert(row.key, row.row)
@@ -188,6 +215,16 @@ func (l *lane) load() error {
 		if err != nil {
 			return err
 		}
+	}
+	for row, err := range scan[waiting](l.ctx, l.d.KV, hookPrefix(kindWaiting, l.id)) {
+		if errors.Is(err, errCorrupt) {
+			l.d.logFailure(l.ctx, "resume what waits", err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l.loadWaiting(row.key, row.row)
 	}
 	for row, err := range scan[stream](l.ctx, l.d.KV, hookPrefix(kindStream, l.id)) {
 		if err != nil && !errors.Is(err, errCorrupt) { // opening it reports the error
@@ -269,12 +306,18 @@ func (l *lane) step() time.Time {
 	}
 	if l.parked > 0 {
 		for _, q := range l.queues {
+			if len(q.items) == 0 {
+				continue
+			}
 			if at := q.items[0].Next; at.After(now) {
 				sooner(at)
 			} else {
 				l.list(q)
 			}
 		}
+	}
+	if !l.resumeAt.After(now) {
+		l.refill(now)
 	}
 	if !l.resumeAt.After(now) {
 		l.openPages(now)

@@ -18,7 +18,7 @@ type Status struct {
 	URL string `json:"url"`
 	// It is not configured any more: nothing is sent, and in an hour its rows go.
 	Missing bool      `json:"missing,omitempty"`
-	Parked  int       `json:"parked"` // events that failed, or wait for one of their ref that did
+	Parked  int       `json:"parked"` // events that failed and are tried again
 	Behind  uint64    `json:"behind"` // transactions whose events have not been dealt with, at most
 	Oldest  time.Time `json:"oldest,omitzero"`
 	// Of the parked event that has been tried most often, or else of a dead letter.
@@ -73,6 +73,13 @@ func (d *Deliverer) status(ctx context.Context, hook hookRow) (Status, error) {
 		}
 		status.Behind += row.row.Last + 1 - row.row.Next.Sequence
 		older(row.row.Since)
+	}
+	for row, err := range walkWaiting(ctx, d.KV, hookPrefix(kindWaiting, id)) {
+		if err != nil {
+			return status, err
+		}
+		status.Behind += row.count()
+		older(row.Since)
 	}
 	tried := 0
 	for row, err := range scan[delivery](ctx, d.KV, hookPrefix(kindParked, id)) {

@@ -45,7 +45,10 @@ func TestDeadLetter(t *testing.T) {
 	w.set(repo, 1, "refs/heads/main")
 	w.until("the first event is parked", func() bool { return w.status().Parked == 1 })
 	w.set(repo, 2, "refs/heads/main")
-	w.until("the second one is parked", func() bool { return w.status().Parked == 2 && w.status().Behind == 0 })
+	w.until("the second one waits", func() bool { return w.waits("refs/heads/main") == 1 })
+	if status := w.status(); status.Parked != 1 || status.Behind != 1 {
+		t.Errorf("%+v", status)
+	}
 	waits := w.outlive()
 	w.until("both are dead", func() bool { return w.status().Dead == 2 })
 	attempts := w.receivers.attempts()

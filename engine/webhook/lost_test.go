@@ -105,7 +105,9 @@ func TestLostTransactions(t *testing.T) {
 		"sent": func(w *world) {
 			w.until("they are sent", func() bool { return len(w.receivers.taken()) == 4 && w.idle() })
 		},
-		"parked": func(w *world) { w.until("they are parked", func() bool { return w.status().Parked == 3 }) },
+		"parked": func(w *world) {
+			w.until("one is parked, and two wait", func() bool { return w.waits("refs/heads/lost") == 2 })
+		},
 		"under way": func(w *world) {
 			w.until("the outbox is read", func() bool { return len(w.receivers.attempts()) > 1 })
 		},

@@ -35,7 +35,7 @@ func TestOrderPerRef(t *testing.T) {
 	w.set(repo, 3, "refs/heads/good")
 	w.until("good goes on and bad waits", func() bool {
 		status := w.status()
-		return len(w.receivers.taken()) == 3 && status.Parked == 3 && status.Behind == 0
+		return len(w.receivers.taken()) == 3 && status.Parked == 1 && w.waits("refs/heads/bad") == 2
 	})
 	if got := len(w.receivers.attempts()); got != 4 {
 		t.Errorf("%d attempts, a waiting one is among them", got)

@@ -19,6 +19,9 @@ const (
 	// forgetAfter is the time after which the rows of a removed hook are deleted: a broken edit of
 	// the configuration loses nothing.
 	forgetAfter = time.Hour
+	// gather is the time, of the machine, between two readings of the outbox of one repository: what
+	// happens to it meanwhile costs its webhooks no more than one change.
+	gather = 25 * time.Millisecond
 	// expireEvery is the interval of checks for expired dead letters, and deadAge their life.
 	expireEvery = time.Hour
 	deadAge     = 30 * 24 * time.Hour
@@ -45,13 +48,19 @@ func (d *Deliverer) run(ctx context.Context) {
 				d.logFailure(ctx, "expire dead letters", d.expire(ctx, now.Add(-deadAge)))
 			}
 		}
-		for _, repo := range d.takeTold() {
+		repos, rest := d.takeTold(time.Now())
+		for _, repo := range repos {
 			if err := d.hear(ctx, repo); err != nil {
 				d.logFailure(ctx, "read outbox", err) // the next sweep finds it again
 			}
+			d.heardAt[repo.ID] = time.Now()
 		}
-		if d.heard() {
+		d.heard()
+		if len(repos) > 0 {
 			continue
+		}
+		if rest > 0 {
+			time.AfterFunc(rest, func() { signal(d.wake) })
 		}
 		next := sweepAt
 		if searchAt.Before(next) {
@@ -117,15 +126,31 @@ func (d *Deliverer) hasLane(id hookID) bool {
 }
 
 // takeTold returns a repository of each organization, whose outbox is to be read: one with many
-// repositories does not delay the events of the others.
-func (d *Deliverer) takeTold() []Repository {
+// repositories does not delay the events of the others. Those that were read lately have to rest;
+// without others it returns for how long.
+func (d *Deliverer) takeTold(now time.Time) (repos []Repository, rest time.Duration) {
+	for id, at := range d.heardAt {
+		if now.Sub(at) >= gather {
+			delete(d.heardAt, id)
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	repos := make([]Repository, 0, len(d.queued))
 	d.hearing = time.Time{}
 	for org, queued := range d.queued {
-		repo := queued[0]
+		i := slices.IndexFunc(queued, func(repo Repository) bool {
+			at, rests := d.heardAt[repo.ID]
+			if left := gather - now.Sub(at); rests && (rest == 0 || left < rest) {
+				rest = left
+			}
+			return !rests
+		})
+		if i < 0 {
+			continue
+		}
+		repo := queued[i]
 		repos = append(repos, repo)
+		copy(queued[1:], queued[:i])
 		if d.queued[org] = queued[1:]; len(queued) == 1 {
 			delete(d.queued, org)
 		}
@@ -134,16 +159,14 @@ func (d *Deliverer) takeTold() []Repository {
 		}
 		delete(d.told, repo.ID)
 	}
-	return repos
+	return repos, rest
 }
 
-// heard says that the outbox of all repositories was read that takeTold returned, and reports
-// whether there are more.
-func (d *Deliverer) heard() bool {
+// heard says that the outbox of all repositories was read that takeTold returned.
+func (d *Deliverer) heard() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hearing = time.Time{}
-	return len(d.queued) > 0
 }
 
 // findWaiting processes all rows of the outbox, including those of other and earlier processes.

@@ -29,7 +29,7 @@ func (p *page) next() position {
 
 // openPages opens the journals of repositories whose turn it is, as many as there is room for.
 func (l *lane) openPages(now time.Time) {
-	for len(l.open) < lanePages && l.parked < parkedMax && len(l.ready) > 0 {
+	for len(l.open) < lanePages && l.parked < parkedMax && len(l.ready) > 0 && !l.overtaken {
 		id := l.ready[0]
 		l.ready = l.ready[1:]
 		// A panic leaves the other repositories alone, and the events that were sent settled.
@@ -86,7 +86,7 @@ func (l *lane) openPage(ctx context.Context, id refs.RepoID, repo *Repository, d
 		events, err = l.d.Source.Events(ctx, id, row.Next.Sequence-1, pageEvents)
 		deleted = errors.Is(err, refs.ErrRepositoryNotFound)
 	}
-	b := kv.NewBatch()
+	b := l.newBatch()
 	p := &page{}
 	trimmed, isTrimmed := errors.AsType[*refs.TrimmedError](err)
 	switch {
@@ -101,8 +101,12 @@ func (l *lane) openPage(ctx context.Context, id refs.RepoID, repo *Repository, d
 		p.take(events, repo, &row)
 	}
 	l.open[id] = p
+	queues := make(map[*queue]struct{})
 	for _, it := range p.items {
-		l.enqueue(b, it, now)
+		queues[l.enqueue(it, now)] = struct{}{}
+	}
+	for q := range queues {
+		l.storeWaiting(b, q)
 	}
 	l.advance(ctx, b, id)
 	return nil
@@ -158,18 +162,22 @@ func (l *lane) advance(ctx context.Context, b *kv.Batch, id refs.RepoID) {
 	}
 	done := p != nil && p.head == len(p.items)
 	if p == nil || !done && p.next() == before {
-		_ = l.d.apply(ctx, b) // it fails only when the lane ends; the work is done again then
+		l.apply(ctx, b) // if the lane ends the work is done again
 		return
 	}
 	since := p.passed(l.d.Clock.Now())
 	more, err := l.moveCursor(ctx, b, id, p.next(), since)
 	for err != nil {
+		if l.overtaken = errors.Is(err, errOvertaken); l.overtaken {
+			return
+		}
 		l.d.logFailure(ctx, "move a cursor", err)
 		if l.d.pause(ctx) != nil {
 			return
 		}
 		more, err = l.moveCursor(ctx, b, id, p.next(), since)
 	}
+	l.applied()
 	if !done {
 		return
 	}
@@ -193,7 +201,7 @@ func (l *lane) moveCursor(
 ) (more bool, err error) {
 	err = l.d.update(ctx, func(b *kv.Batch) error {
 		b.Append(work)
-		row, found, err := l.d.requiredStream(ctx, b, l.id, id)
+		row, found, err := l.requireCursor(ctx, b, id)
 		if err != nil {
 			return err
 		}

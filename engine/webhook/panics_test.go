@@ -88,6 +88,12 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// afterGathering returns when all has been done but what waits for the clock of the deliverer.
+func afterGathering() {
+	time.Sleep(time.Second) // in the bubble, more than the deliverer waits for more changes
+	synctest.Wait()
+}
+
 // trapEvents delivers events with a panic in call n, and reports whether there was one.
 func trapEvents(t *testing.T, n int64, again bool) (sprung bool) {
 	t.Helper()
@@ -114,7 +120,7 @@ func trapEvents(t *testing.T, n int64, again bool) (sprung bool) {
 		want = append(want, fmt.Sprintf("refs/heads/a %02d", change), fmt.Sprintf("refs/heads/b %02d", change))
 	}
 	slices.Sort(want)
-	synctest.Wait()
+	afterGathering()
 	for i, host := range hosts {
 		other := w.sorted(hosts[1-i], again)
 		if strings.Contains(log.String(), "host="+host) && !slices.Equal(other, want) {
@@ -123,7 +129,7 @@ func trapEvents(t *testing.T, n int64, again bool) (sprung bool) {
 	}
 	w.until("all events are taken", func() bool {
 		w.clock.advance(time.Minute)
-		synctest.Wait()
+		afterGathering()
 		for _, host := range hosts {
 			if len(w.sorted(host, again)) < len(want) {
 				return false
@@ -136,10 +142,10 @@ func trapEvents(t *testing.T, n int64, again bool) (sprung bool) {
 		t.Errorf("a panic in call %d is not logged: %s", n, log.String())
 	}
 	w.clock.advance(time.Minute) // ends the pause after a panic in the last sweep
-	synctest.Wait()
+	afterGathering()
 	w.set(repo, 4, "refs/heads/c")
 	want = append(want, "refs/heads/c 04")
-	synctest.Wait()
+	afterGathering()
 	for _, host := range hosts {
 		if got := w.sorted(host, again); !slices.Equal(got, want) {
 			t.Errorf("after a panic in call %d, %s has %v", n, host, got)
@@ -194,19 +200,68 @@ func TestPanicsOfJournal(t *testing.T) {
 			w.set(other, n, "refs/heads/b")
 			want = append(want, fmt.Sprintf("refs/heads/b %02d", n))
 			for range 4 {
-				synctest.Wait()
+				afterGathering()
 				w.clock.advance(10 * time.Second)
 			}
-			synctest.Wait()
+			afterGathering()
 			if got := w.receivers.taken(); !slices.Equal(got, want) {
 				t.Errorf("during the panics: %v", got)
 			}
 		}
 		ended.Store(true)
 		w.clock.advance(10 * time.Second)
-		synctest.Wait()
+		afterGathering()
 		if got := w.receivers.taken(); !slices.Equal(got, append(want, "refs/heads/a 01")) {
 			t.Errorf("after the panics: %v", got)
 		}
 	})
+}
+
+// TestPanicsWhileEventsWait makes each call of the store panic in turn while events fail and others
+// wait for them. Another deliverer then sends all of them, in the order of their refs.
+func TestPanicsWhileEventsWait(t *testing.T) {
+	t.Parallel()
+	n := int64(1)
+	for sprung := true; sprung; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var calls, none odbtest.Trap
+			var open atomic.Bool
+			w.receivers.with(func(*delivery) (int, error) {
+				if open.Load() {
+					return http.StatusOK, nil
+				}
+				return http.StatusBadGateway, nil
+			})
+			w.d = webhook.New(webhook.Config{
+				KV: calls.Keys(w.keys), Source: trappedSource{source{w}, &calls, &none}, Clock: w.clock,
+				Client: &http.Client{Transport: w.receivers}, Linger: -1, Timeout: time.Hour,
+			})
+			repo := w.create(1)
+			calls.Set(n)
+			w.d.Start()
+			for change := byte(1); change <= 4; change++ {
+				w.set(repo, change, "refs/heads/a", "refs/heads/b")
+				afterGathering()
+			}
+			w.clock.advance(time.Minute)
+			afterGathering()
+			sprung = calls.Take()
+			w.restart()
+			open.Store(true)
+			w.until("all events are taken", func() bool {
+				w.clock.advance(time.Minute)
+				afterGathering()
+				return w.idle()
+			})
+			for _, ref := range []string{"refs/heads/a", "refs/heads/b"} {
+				if got := slices.Compact(w.takenOf(ref)); !slices.Equal(got, numbers(4)) {
+					t.Errorf("after a panic in call %d: %s %v", n, ref, got)
+				}
+			}
+		})
+	}
+	if n < 40 {
+		t.Errorf("only %d calls", n-1)
+	}
 }

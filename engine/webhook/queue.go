@@ -14,13 +14,22 @@ type refKey struct {
 	name string
 }
 
-// queue is the events of one ref that are in memory, in their order. When the first one is parked
-// all are.
+// queue is the events of one ref that are in memory, in their order, and those that wait behind
+// them in the journal. While the first one is parked or any wait, later ones have to wait too.
 type queue struct {
 	key    refKey
-	items  []*item // never empty while the lane has the queue
+	items  []*item // empty only while some wait
 	busy   bool    // the first one is being sent
 	listed bool    // the queue is in lane.runnable
+
+	waits   waiting
+	read    position // the part of it before this is in items
+	changed bool     // it is not as its row is
+	empty   bool     // the queue is in lane.emptied
+}
+
+func (q *queue) isBlocked() bool {
+	return !q.waits.isEmpty() || len(q.items) > 0 && q.items[0].stored
 }
 
 // item is an event in memory.
@@ -29,12 +38,14 @@ type item struct {
 	repo    refs.RepoID
 	at      position
 	stored  bool // it has a row of its own: it is parked
-	settled bool // the cursor may pass it: it has been dealt with, or is parked
+	settled bool // the cursor may pass it: it has been dealt with, is parked or waits
+	waited  bool // it is of what waits in the journal
 }
 
-// queueOf returns the queue of an event's ref, which is made if need be.
-func (l *lane) queueOf(it *item) *queue {
-	key := refKey{it.repo, it.Event.Ref}
+func (it *item) key() refKey { return refKey{it.repo, it.Event.Ref} }
+
+// queueOf returns the queue of a ref, which is made if need be.
+func (l *lane) queueOf(key refKey) *queue {
 	q := l.queues[key]
 	if q == nil {
 		q = &queue{key: key}
@@ -43,33 +54,43 @@ func (l *lane) queueOf(it *item) *queue {
 	return q
 }
 
-// enqueue queues an event of the journal behind those of its ref; it is parked if they are.
-func (l *lane) enqueue(b *kv.Batch, it *item, now time.Time) {
-	q := l.queueOf(it)
+// enqueue queues an event of the journal behind those of its ref, or has it wait in the journal.
+// The caller stores what waits for the queue.
+func (l *lane) enqueue(it *item, now time.Time) *queue {
+	q := l.queueOf(it.key())
+	if q.isBlocked() {
+		it.settled = true
+		if q.isLater(it.at) {
+			q.wait(it.at, it.Event.time(now))
+		}
+		return q
+	}
 	q.items = append(q.items, it)
 	l.d.pending.Add(1)
-	if q.items[0].stored {
-		l.park(b, q, now)
-	} else if len(q.items) == 1 {
+	if len(q.items) == 1 {
 		l.list(q)
 	}
+	return q
 }
 
-// park stores the first event of a queue, as it is now, and all others that are not stored yet.
+// park stores the first event of a queue, as it is now. The others of the journal wait there.
 func (l *lane) park(b *kv.Batch, q *queue, now time.Time) {
-	for i, it := range q.items {
-		if i > 0 && it.stored {
-			continue
-		}
-		if it.Since.IsZero() {
-			it.Since = now
-		}
-		if !it.stored {
-			it.stored, it.settled = true, true
-			l.parked++
-		}
-		l.store(b, kindParked, it)
+	it := q.items[0]
+	if it.Since.IsZero() {
+		it.Since = now
 	}
+	if !it.stored {
+		it.stored, it.settled = true, true
+		l.parked++
+	}
+	if it.waited {
+		it.waited = false
+		l.refilled--
+		q.pass(it.at.next())
+	}
+	l.store(b, kindParked, it)
+	l.dropBehind(q, now)
+	l.storeWaiting(b, q)
 }
 
 // insert loads a parked event from its row, and puts it in order among those of its ref.
@@ -79,7 +100,7 @@ func (l *lane) insert(key []byte, row delivery) error {
 		return err
 	}
 	it := &item{delivery: row, repo: repo, at: at, stored: true, settled: true}
-	q := l.queueOf(it)
+	q := l.queueOf(it.key())
 	place, found := slices.BinarySearchFunc(q.items, at, func(other *item, at position) int {
 		return other.at.compare(at)
 	})

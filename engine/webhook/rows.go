@@ -18,7 +18,9 @@ import (
 //
 //	w h hook                               a hook: hookRow
 //	w s hook repo                          how far into a journal a hook is, while it is not at its end: stream
-//	w p hook repo sequence(8) index(4)     an event that failed, or waits for one of its ref that did: delivery
+//	w p hook repo sequence(8) index(4)     an event that failed: delivery
+//	w b hook repo ref                      events of the ref that wait in the journal: waiting
+//	w o hook                               the lane that works on the hook: random bytes
 //	w d hook repo sequence(8) index(4)     a dead letter: delivery
 //	w r hook                               nothing: a server that does not send has revived dead letters
 //
@@ -30,6 +32,8 @@ const (
 	kindHook    = 'h'
 	kindStream  = 's'
 	kindParked  = 'p'
+	kindWaiting = 'b'
+	kindOwner   = 'o'
 	kindDead    = 'd'
 	kindRevived = 'r'
 )
@@ -63,7 +67,7 @@ type stream struct {
 type delivery struct {
 	Event    Event `json:"event"`
 	Attempts int   `json:"attempts,omitempty"`
-	// Of the first attempt, or since when it waits for another event of its ref.
+	// Of the first attempt, or of the transaction if it had to wait for another event of its ref.
 	Since time.Time `json:"since,omitzero"`
 	Next  time.Time `json:"next,omitzero"`   // when to try again
 	Error string    `json:"error,omitempty"` // of the last attempt
@@ -81,6 +85,11 @@ func eventKey(kind byte, hook hookID, repo refs.RepoID, at position) []byte {
 	key := append(hookPrefix(kind, hook), repo[:]...)
 	key = binary.BigEndian.AppendUint64(key, at.Sequence)
 	return binary.BigEndian.AppendUint32(key, at.Index)
+}
+
+func waitingKey(hook hookID, ref refKey) []byte {
+	key := append(hookPrefix(kindWaiting, hook), ref.repo[:]...)
+	return append(key, ref.name...)
 }
 
 // eventKeySize is that of the keys that eventKey makes.
@@ -115,23 +124,16 @@ func decodeRow[T any](value []byte) (row T, err error) {
 
 // readStream returns a stream, and false when the hook is at the end of the journal.
 func (d *Deliverer) readStream(ctx context.Context, hook hookID, repo refs.RepoID) (stream, bool, error) {
-	return d.requiredStream(ctx, kv.NewBatch(), hook, repo)
-}
-
-// requiredStream is readStream, and makes b depend on the row: the lane and the reader of the
-// outbox, here and on other servers, change it.
-func (d *Deliverer) requiredStream(
-	ctx context.Context, b *kv.Batch, hook hookID, repo refs.RepoID,
-) (stream, bool, error) {
 	key := streamKey(hook, repo)
 	value, err := d.KV.Get(ctx, key)
 	if err != nil && !errors.Is(err, kv.ErrNotFound) {
 		return stream{}, false, fmt.Errorf("read cursor: %w", err)
 	}
-	return requireStream(b, key, value)
+	return requireStream(kv.NewBatch(), key, value)
 }
 
-// requireStream decodes a stream, nil for none, and makes b depend on it.
+// requireStream decodes a stream, nil for none, and makes b depend on it: the lane and the reader
+// of the outbox, here and on other servers, change it.
 func requireStream(b *kv.Batch, key, value []byte) (stream, bool, error) {
 	if value == nil {
 		b.RequireAbsent(key)
@@ -168,7 +170,7 @@ type keyed[T any] struct {
 
 // forget adds the removal of all rows of a hook to b.
 func forget(b *kv.Batch, hook hookID) {
-	for _, kind := range []byte{kindHook, kindStream, kindParked, kindDead} {
+	for _, kind := range []byte{kindHook, kindOwner, kindStream, kindParked, kindWaiting, kindDead} {
 		prefix := hookPrefix(kind, hook)
 		b.DeleteRange(prefix, kv.PrefixEnd(prefix))
 	}

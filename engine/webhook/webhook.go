@@ -4,9 +4,9 @@
 // from the journal: for each hook and repository a cursor stores the position up to which the
 // journal has been handled. An event is sent at least once. The events of one ref are sent in
 // order, each after the previous one was delivered or given up. A failed event is parked in a row
-// of its own, together with the later events of its ref; the cursor moves on, so that other refs do
-// not wait. The event is retried for a day with growing pauses. Then it is a dead letter, which
-// only an operator sends again ([Deliverer.Retry]).
+// of its own. The later events of its ref wait in the journal; the cursor moves on, so that other
+// refs do not wait. The event is retried for a day with growing pauses. Then it is a dead letter,
+// which only an operator sends again ([Deliverer.Retry]).
 //
 // A change of any branch or tag is an event, in all namespaces, under the stored name of the ref.
 // Changes of notes and other refs are not, nor are the initial refs of a repository, nor changes
@@ -19,7 +19,7 @@
 // Each hook has a lane: a goroutine that owns its memory, and a few concurrent attempts, so that a
 // slow receiver delays no other. The attempts of an organization are bounded too, and organizations
 // take turns. Memory is bounded by the part of the journal that a lane holds and by the number of
-// its parked events.
+// refs with a parked event. Lanes of two servers for one hook exclude each other by a row.
 package webhook
 
 import (
@@ -127,7 +127,9 @@ type Deliverer struct {
 	losses atomic.Uint64                      // how often the store may have lost transactions
 	lost   atomic.Pointer[context.CancelFunc] // ends all work on what is in memory; nil: there is none
 
-	seen map[refs.RepoID]uint64 // up to where run has read the outbox, so that it does not look at anything before again
+	heardAt map[refs.RepoID]time.Time // when run has read the outbox of repositories, as far as it matters
+	// Up to where run has read the outbox, so that it does not look at anything before again.
+	seen map[refs.RepoID]uint64
 
 	delivered, failed, dead atomic.Uint64
 	pending                 atomic.Int64
@@ -189,7 +191,7 @@ func New(c Config) *Deliverer {
 		Config: c, wake: make(chan struct{}, 1),
 		attempts: newAttempts(AttemptsMax, attemptsOrgMax), opening: newOpening(),
 		told: make(map[refs.RepoID]time.Time), queued: make(map[string][]Repository),
-		lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64),
+		lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64), heardAt: make(map[refs.RepoID]time.Time),
 	}
 	if rewinder, ok := c.KV.(kv.Rewinder); ok {
 		rewinder.OnRewind(func() {
@@ -246,6 +248,7 @@ func (d *Deliverer) forgetAll() {
 	d.hearing = time.Time{}
 	clear(d.lanes)
 	clear(d.seen)
+	clear(d.heardAt)
 }
 
 // Stop begins no more attempts, and waits for those under way. What came of them is stored. One

@@ -176,7 +176,12 @@ func busy(err error) error {
 
 // tenant is the tenant to which the request is charged.
 func (x *transfer) tenant() fair.Tenant {
-	return fair.Tenant{Org: x.grant.Org, Repo: x.grant.Repo, Token: x.grant.Subject}
+	t := fair.Tenant{Org: x.grant.Org, Repo: x.grant.Repo, Token: x.grant.Subject}
+	if x.endpoint.Creates {
+		// Whoever creates many repositories gets no more than who works in one.
+		t.Repo = ""
+	}
+	return t
 }
 
 // Slot implements [exchange.Resources].

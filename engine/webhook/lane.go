@@ -217,14 +217,16 @@ func (l *lane) load() error {
 		}
 	}
 	for row, err := range scan[waiting](l.ctx, l.d.KV, hookPrefix(kindWaiting, l.id)) {
-		if errors.Is(err, errCorrupt) {
+		if err == nil {
+			err = l.loadWaiting(row.key, row.row)
+		}
+		if errors.Is(err, errCorrupt) { // the others are sent
 			l.d.logFailure(l.ctx, "resume what waits", err)
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		l.loadWaiting(row.key, row.row)
 	}
 	for row, err := range scan[stream](l.ctx, l.d.KV, hookPrefix(kindStream, l.id)) {
 		if err != nil && !errors.Is(err, errCorrupt) { // opening it reports the error

@@ -26,7 +26,7 @@ var errOvertaken = errors.New("another lane works on the hook")
 
 // apply applies a batch, unless another lane has taken over. It fails only when the lane ends.
 func (l *lane) apply(ctx context.Context, b *kv.Batch) {
-	if b.Count() == 0 {
+	if b.Count() == 0 || l.isLost() {
 		return
 	}
 	b.Require(hookPrefix(kindOwner, l.id), l.token)

@@ -92,6 +92,18 @@ func waitingKey(hook hookID, ref refKey) []byte {
 	return append(key, ref.name...)
 }
 
+// waitingKeyMin is the size of the keys that waitingKey makes, but for the name of the ref.
+const waitingKeyMin = 2 + len(hookID{}) + len(refs.RepoID{})
+
+// waitingRef reads back what waitingKey wrote.
+func waitingRef(key []byte) (refKey, error) {
+	if len(key) < waitingKeyMin {
+		return refKey{}, fmt.Errorf("%w: key of %d bytes", errCorrupt, len(key))
+	}
+	repo := refs.RepoID(key[waitingKeyMin-len(refs.RepoID{}) : waitingKeyMin])
+	return refKey{repo, string(key[waitingKeyMin:])}, nil
+}
+
 // eventKeySize is that of the keys that eventKey makes.
 const eventKeySize = 2 + len(hookID{}) + len(refs.RepoID{}) + 8 + 4
 

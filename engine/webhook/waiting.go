@@ -73,12 +73,16 @@ func (l *lane) storeWaiting(b *kv.Batch, q *queue) {
 	l.d.logFailure(l.ctx, "store what waits", put(b, key, q.waits)) // it always encodes
 }
 
-// loadWaiting takes up a row of an earlier lane.
-func (l *lane) loadWaiting(key []byte, row waiting) {
-	rest := key[len(hookPrefix(kindWaiting, l.id)):]
-	q := l.queueOf(refKey{refs.RepoID(rest[:len(refs.RepoID{})]), string(rest[len(refs.RepoID{}):])})
+// loadWaiting takes up a row of an earlier lane. Errors: errCorrupt.
+func (l *lane) loadWaiting(key []byte, row waiting) error {
+	ref, err := waitingRef(key)
+	if err != nil {
+		return err
+	}
+	q := l.queueOf(ref)
 	q.waits, q.read = row, row.From
 	l.goOn(q)
+	return nil
 }
 
 // goOn has the next event of a queue sent, the first one or else one that waits in the journal.
@@ -214,14 +218,14 @@ func walkWaiting(ctx context.Context, keys kv.Store, prefix []byte) iter.Seq2[wa
 		var repo []byte
 		var all waiting
 		for row, err := range scan[waiting](ctx, keys, prefix) {
-			if errors.Is(err, errCorrupt) {
+			if errors.Is(err, errCorrupt) || err == nil && len(row.key) < waitingKeyMin {
 				continue
 			}
 			if err != nil {
 				yield(waiting{}, err)
 				return
 			}
-			of := row.key[:2+len(hookID{})+len(refs.RepoID{})]
+			of := row.key[:waitingKeyMin]
 			if bytes.Equal(of, repo) {
 				all = all.union(row.row)
 				continue

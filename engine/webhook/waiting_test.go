@@ -219,3 +219,28 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("%d rows are left", rows)
 	}
 }
+
+// Damaged rows of what waits are passed by: all else is sent, and the hook can be listed.
+func TestDamagedWaiting(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	repo := w.create(1)
+	w.d.Start()
+	w.set(repo, 1, "refs/heads/main")
+	w.until("the first event is taken", func() bool { return len(w.receivers.taken()) == 1 && w.idle() })
+	b := kv.NewBatch()
+	for pair, err := range w.keys.Scan(t.Context(), kv.ScanOptions{Start: []byte("wh"), End: []byte("wi")}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		hook := string(pair.Key[2:])
+		b.Put([]byte("wb"+hook+string(repo[:])+"refs/heads/main"), []byte("{"))
+		b.Put([]byte("wb"+hook+"short"), []byte(`{"from":{"sequence":1},"until":{"sequence":9}}`))
+	}
+	if _, err := w.keys.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	w.set(repo, 2, "refs/heads/main")
+	w.until("the second one is taken", func() bool { return len(w.receivers.taken()) == 2 && w.idle() })
+}

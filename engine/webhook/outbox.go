@@ -21,7 +21,7 @@ const (
 	forgetAfter = time.Hour
 	// gather is the time, of the machine, between two readings of the outbox of one repository: what
 	// happens to it meanwhile costs its webhooks no more than one change.
-	gather = 25 * time.Millisecond
+	gather = 100 * time.Millisecond
 	// expireEvery is the interval of checks for expired dead letters, and deadAge their life.
 	expireEvery = time.Hour
 	deadAge     = 30 * 24 * time.Hour

@@ -143,10 +143,7 @@ func (l *lane) settle(b *kv.Batch, q *queue) {
 		invariants.Check(l.parked >= 0 && l.refilled >= 0 && l.d.pending.Load() >= 0,
 			"webhook: %d events are parked, %d were read again, %d are in memory", l.parked, l.refilled, l.d.pending.Load())
 	}
-	if it.waited {
-		l.refilled--
-		q.pass(it.at.next())
-	}
+	l.takeWaited(q, it)
 	if len(q.items) == 0 && !q.waits.isEmpty() && q.read.compare(q.waits.Until) >= 0 {
 		q.pass(q.waits.Until)
 	}

@@ -49,12 +49,23 @@ func (l *lane) openInTurn(id refs.RepoID, now time.Time) error {
 		return err
 	}
 	defer release()
-	repo, err := l.d.Source.Repository(l.ctx, id)
-	deleted := errors.Is(err, refs.ErrRepositoryNotFound)
-	if err != nil && !deleted {
+	return l.withRepository(id, func(ctx context.Context, repo *Repository) error {
+		return l.openPage(ctx, id, repo, now)
+	})
+}
+
+// withRepository runs work when it is the turn of a repository and its organization; the repository
+// is nil if it has been deleted.
+func (l *lane) withRepository(id refs.RepoID, work func(ctx context.Context, repo *Repository) error) error {
+	found, err := l.d.Source.Repository(l.ctx, id)
+	repo := &found
+	if errors.Is(err, refs.ErrRepositoryNotFound) {
+		repo, err = nil, nil
+	}
+	if err != nil {
 		return err
 	}
-	return l.inTurn(repo.Name, func(ctx context.Context) error { return l.openPage(ctx, id, &repo, deleted, now) })
+	return l.inTurn(found.Name, func(ctx context.Context) error { return work(ctx, repo) })
 }
 
 // inTurn runs work about a repository when it is the turn of that and the organization.
@@ -71,8 +82,28 @@ func (p *page) passed(now time.Time) time.Time {
 	return p.items[p.head-1].Event.time(now)
 }
 
-// openPage opens the page of a repository.
-func (l *lane) openPage(ctx context.Context, id refs.RepoID, repo *Repository, deleted bool, now time.Time) error {
+// readJournal reads a page of a journal from a position on. If there is none it returns where to go
+// on: at the end, if the repository has been deleted, or behind what was trimmed, for which it adds
+// a dead letter to b.
+func (l *lane) readJournal(
+	ctx context.Context, b *kv.Batch, id refs.RepoID, repo *Repository, from, end position, now time.Time,
+) (events refs.Page, next position, err error) {
+	if repo == nil {
+		return refs.Page{}, end, nil
+	}
+	events, err = l.d.Source.Events(ctx, id, from.Sequence-1, pageEvents)
+	if errors.Is(err, refs.ErrRepositoryNotFound) {
+		return refs.Page{}, end, nil
+	}
+	if trimmed, is := errors.AsType[*refs.TrimmedError](err); is && trimmed.Oldest > from.Sequence {
+		l.lose(b, id, from, trimmed.Oldest, now)
+		return refs.Page{}, position{Sequence: trimmed.Oldest}, nil
+	}
+	return events, position{}, err
+}
+
+// openPage opens the page of a repository, which is nil if it has been deleted.
+func (l *lane) openPage(ctx context.Context, id refs.RepoID, repo *Repository, now time.Time) error {
 	row, found, err := l.d.readStream(ctx, l.id, id)
 	if err != nil {
 		return err
@@ -81,23 +112,13 @@ func (l *lane) openPage(ctx context.Context, id refs.RepoID, repo *Repository, d
 		delete(l.known, id)
 		return nil
 	}
-	var events refs.Page
-	if !deleted {
-		events, err = l.d.Source.Events(ctx, id, row.Next.Sequence-1, pageEvents)
-		deleted = errors.Is(err, refs.ErrRepositoryNotFound)
-	}
 	b := l.newBatch()
-	p := &page{}
-	trimmed, isTrimmed := errors.AsType[*refs.TrimmedError](err)
-	switch {
-	case deleted:
-		p.end = position{Sequence: row.Last + 1}
-	case isTrimmed && trimmed.Oldest > row.Next.Sequence:
-		p.end = position{Sequence: trimmed.Oldest}
-		l.lose(b, id, row.Next, trimmed.Oldest, now)
-	case err != nil:
+	events, next, err := l.readJournal(ctx, b, id, repo, row.Next, position{Sequence: row.Last + 1}, now)
+	if err != nil {
 		return err
-	default:
+	}
+	p := &page{end: next}
+	if next == (position{}) {
 		p.take(events, repo, &row)
 	}
 	l.open[id] = p

@@ -226,13 +226,7 @@ func TestPanicsWhileEventsWait(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			var calls, none odbtest.Trap
-			var open atomic.Bool
-			w.receivers.with(func(*delivery) (int, error) {
-				if open.Load() {
-					return http.StatusOK, nil
-				}
-				return http.StatusBadGateway, nil
-			})
+			open := w.refuse()
 			w.d = webhook.New(webhook.Config{
 				KV: calls.Keys(w.keys), Source: trappedSource{source{w}, &calls, &none}, Clock: w.clock,
 				Client: &http.Client{Transport: w.receivers}, Linger: -1, Timeout: time.Hour,

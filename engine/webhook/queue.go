@@ -83,11 +83,7 @@ func (l *lane) park(b *kv.Batch, q *queue, now time.Time) {
 		it.stored, it.settled = true, true
 		l.parked++
 	}
-	if it.waited {
-		it.waited = false
-		l.refilled--
-		q.pass(it.at.next())
-	}
+	l.takeWaited(q, it)
 	l.store(b, kindParked, it)
 	l.dropBehind(q, now)
 	l.storeWaiting(b, q)

@@ -10,7 +10,6 @@ import (
 
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
-	"packhorse/refs"
 )
 
 // waiting is a stretch of a journal in which events of a ref wait for an earlier one, from From to
@@ -55,6 +54,15 @@ func (q *queue) wait(at position, since time.Time) {
 func (q *queue) pass(at position) {
 	q.waits.From = at
 	q.changed = true
+}
+
+// takeWaited says that an event which has waited in the journal does so no more.
+func (l *lane) takeWaited(q *queue, it *item) {
+	if it.waited {
+		it.waited = false
+		l.refilled--
+		q.pass(it.at.next())
+	}
 }
 
 // storeWaiting adds the row of what waits in the journal to b, if it has changed. It is as its row
@@ -117,16 +125,9 @@ func (l *lane) refill(now time.Time) {
 
 // refillInTurn reads a page for a queue when it is the organization's turn.
 func (l *lane) refillInTurn(q *queue, now time.Time) error {
-	repo, err := l.d.Source.Repository(l.ctx, q.key.repo)
-	deleted := errors.Is(err, refs.ErrRepositoryNotFound)
-	if err != nil && !deleted {
-		return err
-	}
-	return l.inTurn(repo.Name, func(ctx context.Context) error {
+	return l.withRepository(q.key.repo, func(ctx context.Context, repo *Repository) error {
 		b := l.newBatch()
-		if deleted {
-			q.pass(q.waits.Until)
-		} else if err := l.read(ctx, b, q, &repo, now); err != nil {
+		if err := l.read(ctx, b, q, repo, now); err != nil {
 			return err
 		}
 		l.storeWaiting(b, q)
@@ -136,21 +137,16 @@ func (l *lane) refillInTurn(q *queue, now time.Time) error {
 }
 
 // read reads the next page of the journal for a queue, and takes the events of its ref. The queue
-// is as before when that fails.
+// is as before when that fails. The repository is nil if it has been deleted.
 func (l *lane) read(ctx context.Context, b *kv.Batch, q *queue, repo *Repository, now time.Time) error {
-	events, err := l.d.Source.Events(ctx, q.key.repo, q.read.Sequence-1, pageEvents)
-	trimmed, isTrimmed := errors.AsType[*refs.TrimmedError](err)
-	switch {
-	case errors.Is(err, refs.ErrRepositoryNotFound):
-		q.pass(q.waits.Until)
-		return nil
-	case isTrimmed && trimmed.Oldest > q.read.Sequence:
-		l.lose(b, q.key.repo, q.read, trimmed.Oldest, now)
-		q.read = position{Sequence: trimmed.Oldest}
-		q.pass(q.read)
-		return nil
-	case err != nil:
+	events, next, err := l.readJournal(ctx, b, q.key.repo, repo, q.read, q.waits.Until, now)
+	if err != nil {
 		return err
+	}
+	if next != (position{}) {
+		q.read = next
+		q.pass(next)
+		return nil
 	}
 	end := q.waits.Until
 	if next := (position{Sequence: events.Next + 1}); events.More && next.compare(end) < 0 {

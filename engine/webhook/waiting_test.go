@@ -23,6 +23,18 @@ func isPut(prefix string) func(op kv.Operation) bool {
 	}
 }
 
+// refuse has the receivers refuse all events until they are open.
+func (w *world) refuse() (open *atomic.Bool) {
+	open = new(atomic.Bool)
+	w.receivers.with(func(*delivery) (int, error) {
+		if open.Load() {
+			return http.StatusOK, nil
+		}
+		return http.StatusBadGateway, nil
+	})
+	return open
+}
+
 // takenOf returns the numbers of the events of a ref that were taken, in their order.
 func (w *world) takenOf(ref string) (numbers []string) {
 	for _, taken := range w.receivers.taken() {
@@ -147,13 +159,7 @@ func TestTrimmedWaiting(t *testing.T) {
 	w.giveUp = 1000 * 24 * time.Hour
 	w.restart()
 	repo := w.create(1)
-	var open atomic.Bool
-	w.receivers.with(func(*delivery) (int, error) {
-		if open.Load() {
-			return http.StatusOK, nil
-		}
-		return http.StatusBadGateway, nil
-	})
+	open := w.refuse()
 	w.set(repo, 1, "refs/heads/main")
 	w.until("the event fails", func() bool { return w.status().Parked == 1 })
 	w.set(repo, 2, "refs/heads/main")
@@ -183,13 +189,7 @@ func TestTakeOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	repo := w.create(1)
-	var open atomic.Bool
-	w.receivers.with(func(*delivery) (int, error) {
-		if open.Load() {
-			return http.StatusOK, nil
-		}
-		return http.StatusBadGateway, nil
-	})
+	open := w.refuse()
 	struck := make(chan struct{})
 	w.d = w.deliverer(&intruder{Store: w.keys, match: isPut("wp"), strike: func() {
 		defer close(struck)

@@ -11,20 +11,20 @@ import (
 )
 
 // ask is what a transaction reads before it is prepared, or a snapshot before it is used: the head,
-// what the change reads ahead, its receipt, and the refs that it names.
+// perhaps who asks to yield, what the change reads ahead, its receipt, and the refs that it names.
 type ask struct {
-	keys           [][]byte // in this order
-	ranges         []kv.ScanOptions
-	receipts, refs int // where these begin in keys
-	take           func(rows kv.Rows)
-	rows           kv.Rows // the answer
-	err            error   // of the question
+	keys                  [][]byte // in this order
+	ranges                []kv.ScanOptions
+	ahead, receipts, refs int // where these begin in keys
+	take                  func(rows kv.Rows)
+	rows                  kv.Rows // the answer
+	err                   error   // of the question
 }
 
 // ask returns what a change of a repository asks for, its receipt in the buckets since a time.
 func (s *Store) ask(repo RepoID, change *Change, since time.Time) ask {
 	var set kv.ReadSet
-	a := ask{take: func(kv.Rows) {}}
+	a := ask{ahead: 1, take: func(kv.Rows) {}}
 	if change.Ahead != nil {
 		set, a.take = change.Ahead()
 		a.err = checkAhead(&set)
@@ -40,6 +40,21 @@ func (s *Store) ask(repo RepoID, change *Change, since time.Time) ask {
 		a.keys = append(a.keys, refKey(repo, name))
 	}
 	return a
+}
+
+// askYield asks, too, who asks others to yield.
+func (a *ask) askYield(repo RepoID) {
+	a.keys = slices.Insert(a.keys, 1, yieldKey(repo))
+	a.ahead, a.receipts, a.refs = a.ahead+1, a.receipts+1, a.refs+1
+}
+
+// yields returns the row of the one who asks others to yield, nil for nobody, or if that was not
+// asked.
+func (a *ask) yields() []byte {
+	if a.ahead == 1 {
+		return nil
+	}
+	return a.rows.Values[1]
 }
 
 func checkAhead(set *kv.ReadSet) error {
@@ -85,7 +100,7 @@ func (a *ask) head() (head, error) {
 
 // tell hands on what was read ahead, and returns the rows of refs.
 func (a *ask) tell(names []string) lookahead {
-	a.take(kv.Rows{Values: a.rows.Values[1:a.receipts], Pages: a.rows.Pages})
+	a.take(kv.Rows{Values: a.rows.Values[a.ahead:a.receipts], Pages: a.rows.Pages})
 	return newLookahead(names, a.rows.Values[a.refs:])
 }
 

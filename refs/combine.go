@@ -31,6 +31,9 @@ type group struct {
 	owner   *place   // who applies the batch; guarded by lines.mu
 	stayed  []*place // who waits for the verdict, in the order of their turns; guarded by lines.mu
 	closed  bool     // nobody may follow the last transaction
+	asks    bool     // it begins by asking the other servers to yield
+	stands  bool     // they have been asked
+	clears  bool     // its batch deletes who asks them
 
 	base head  // the committed one
 	txs  []*Tx // the changes, in their order
@@ -76,6 +79,14 @@ func (s *Store) form(ctx context.Context, repo RepoID, p *place) (*group, error)
 	if p.ask = s.ask(repo, p.change, p.since); p.ask.err != nil {
 		return nil, p.ask.err
 	}
+	if s.options.Shared {
+		p.ask.askYield(repo)
+	}
+	if g.asks && s.options.Shared {
+		if err := s.askToYield(ctx, repo); err != nil {
+			return nil, err
+		}
+	}
 	now := s.options.Now()
 	asks := []*ask{&p.ask}
 	all := newQuestions()
@@ -93,14 +104,22 @@ func (s *Store) form(ctx context.Context, repo RepoID, p *place) (*group, error)
 			asks = append(asks, &member.ask)
 		}
 	}
-	var err error
-	if len(asks) == 1 {
-		err = p.ask.read(ctx, s.kv)
-	} else {
-		err = all.read(ctx, s.kv, asks)
+	read := func() (err error) {
+		if len(asks) == 1 {
+			err = p.ask.read(ctx, s.kv)
+		} else {
+			err = all.read(ctx, s.kv, asks)
+		}
+		if err != nil {
+			err = fmt.Errorf("read head of %s: %w", repo, err)
+		}
+		return err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read head of %s: %w", repo, err)
+	if err := read(); err != nil {
+		return nil, err
+	}
+	if err := s.yield(ctx, g, p.ask.yields(), read); err != nil {
+		return nil, err
 	}
 	p.since = now
 	p.hold(g)
@@ -260,6 +279,9 @@ func (s *Store) conclude(ctx context.Context, g *group) {
 	batch := g.batch(s.kv)
 	if invariants.Enabled && len(g.txs) > 1 {
 		g.checkChained(batch)
+	}
+	if g.clears {
+		batch.Delete(yieldKey(g.repo))
 	}
 	told := make([]telling, 0, len(g.txs))
 	for _, tx := range g.txs {

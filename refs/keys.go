@@ -16,6 +16,7 @@ import (
 //	t repo                                   the floor of the journal, see floor
 //	t repo name ...                          former states of refs, see formerKey
 //	b repo                                   the floor of the history, see HistoryFloor
+//	a repo                                   the server that asks the others to yield, see yield.go
 //	i hour(4) scope(32)                      receipts of idempotency keys, see appendReceipt
 //	e kind(1) ...                            the feeds of organizations, see feedKey
 //
@@ -27,6 +28,7 @@ const (
 	journalTable  = 'j'
 	formerTable   = 't'
 	historyTable  = 'b'
+	yieldTable    = 'a'
 	receiptTable  = 'i'
 	feedTable     = 'e'
 )

@@ -26,6 +26,8 @@ type line struct {
 	places []*place // those that wait, and those of the group
 	group  *group   // that has the turn; nil while the first place is about to begin one
 	limit  int      // how many transactions the next group may have
+	lost   int      // groups in a row that another server was ahead of
+	stands bool     // the others have been asked to yield
 }
 
 // place is that of a transaction in a line.
@@ -156,6 +158,7 @@ func (l *lines) begin(repo RepoID, p *place) *group {
 	defer l.mu.Unlock()
 	in := l.byID[repo]
 	g := &group{repo: repo, ready: make(chan struct{}), done: make(chan struct{})}
+	g.asks = in.lost >= lostMax && !in.stands
 	for _, behind := range in.places[1:] {
 		if p.change.Combiner == nil || behind.change.Combiner == nil || len(g.waiting)+1 >= in.limit {
 			break
@@ -244,20 +247,27 @@ func (l *lines) end(g *group, limit int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	in := l.byID[g.repo]
-	lost := false
+	back := false
 	for _, p := range g.stayed {
 		if g.sendsBack(p) {
 			p.tries++
-			lost = true
+			back = true
 		}
 		if !g.sendsBack(p) || p.tries == triesMax {
 			in.places = without(in.places, p)
 		}
 	}
-	if lost {
+	if back {
 		in.limit = max(1, min(in.limit, len(g.stayed))/2)
 	} else {
 		in.limit = min(limit, 2*in.limit)
+	}
+	in.stands = g.stands
+	switch {
+	case g.verdict == lost:
+		in.lost++
+	case len(g.txs) > 0:
+		in.lost, in.stands = 0, false
 	}
 	in.group = nil
 	close(g.done)

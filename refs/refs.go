@@ -11,6 +11,7 @@
 //	watch, poll                  waiting for writes of this process, and of others
 //	transaction                  Update, from the turn to the batch that makes changes visible
 //	line, ask, combine, staged   turns of writers; what a try reads; one batch for several of them
+//	yield                        a server that loses every race gets its turn
 //	updateall                    one transaction on several repositories
 //	tx, check, lookahead         the changes of one transaction, and what it refuses
 //	park, restore                what was deleted or changed comes back

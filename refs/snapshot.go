@@ -89,15 +89,24 @@ const newsMax = 64
 
 // SnapshotAll is [Store.Snapshot] for a caller that walks the refs. If they have changed since they
 // were cached, as this process knows, the changes are read with the head.
-func (s *Store) SnapshotAll(ctx context.Context, repo RepoID, names ...string) (*Snapshot, error) {
+func (s *Store) SnapshotAll(ctx context.Context, repo RepoID, ahead Ahead, names ...string) (*Snapshot, error) {
 	near, cached := s.cache.Get(setKey{repo: repo})
 	if !cached || !near.stale.Load() {
-		return s.Snapshot(ctx, repo, names...)
+		return s.SnapshotWith(ctx, repo, ahead, names...)
 	}
-	set := kv.ReadSet{Ranges: []kv.ScanOptions{journalRange(repo, near.version.Sequence+1, 0, newsMax)}}
-	news := prefetch{set: set}
+	journal := journalRange(repo, near.version.Sequence+1, 0, newsMax)
+	news := prefetch{set: kv.ReadSet{Ranges: []kv.ScanOptions{journal}}}
 	snapshot, err := s.SnapshotWith(ctx, repo, func() (kv.ReadSet, func(kv.Rows)) {
-		return set, func(rows kv.Rows) { news.rows = rows }
+		set, take := kv.ReadSet{}, func(kv.Rows) {}
+		if ahead != nil {
+			set, take = ahead()
+		}
+		count := len(set.Ranges)
+		set.Ranges = append(set.Ranges, journal)
+		return set, func(rows kv.Rows) {
+			news.rows.Pages = rows.Pages[count:]
+			take(kv.Rows{Values: rows.Values, Pages: rows.Pages[:count]})
+		}
 	}, names...)
 	if err != nil || snapshot.set != nil {
 		return snapshot, err

@@ -3,6 +3,7 @@ package refs
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -41,6 +42,7 @@ type Options struct {
 type Store struct {
 	kv      kv.Store
 	options Options
+	token   [16]byte                // of this store among the others, random
 	lines   lines                   // in whose order the transactions of a repository run
 	loaders guards                  // one reader decodes the refs of a repository for all
 	cache   lru.Cache[setKey, *set] // of the repositories and moments that were read last
@@ -58,10 +60,12 @@ func Open(store kv.Store, options Options) *Store {
 	if options.Now == nil {
 		options.Now = time.Now
 	}
-	return &Store{
+	s := &Store{
 		kv: store, options: options, cache: lru.New[setKey, *set](options.CacheBytes, options.CacheBytes),
 		polls: poller{keys: store},
 	}
+	_, _ = rand.Read(s.token[:]) // does not fail
+	return s
 }
 
 // Head returns the sequence of the repository's last transaction. It may not be durable yet.
@@ -181,11 +185,11 @@ func (s *Store) CreateBy(
 func Drop(batch *kv.Batch, repo RepoID) { batch.Delete(headKey(repo)) }
 
 // Leftovers selects the refs, the order of their creation, the journal, the former states of a
-// repository and the floor of its history. Once its head is gone nobody reads them, and nobody adds
-// to them: an id is never used again.
+// repository, the floor of its history, and who asks others to yield in it. Once its head is gone
+// nobody reads them, and nobody adds to them: an id is never used again.
 func Leftovers(repo RepoID) []kv.ScanOptions {
 	var left []kv.ScanOptions
-	for _, table := range []byte{refTable, creationTable, journalTable, formerTable, historyTable} {
+	for _, table := range []byte{refTable, creationTable, journalTable, formerTable, historyTable, yieldTable} {
 		start := tableKey(table, repo, 0)
 		left = append(left, kv.ScanOptions{Start: start, End: kv.PrefixEnd(start)})
 	}

@@ -518,8 +518,8 @@ func TestTripsOfSharedFeed(t *testing.T) {
 		}
 	}
 	costs(t, keys, []tripStep{
-		{"the first ref", updates(t.Context(), store, repo, change, setter("refs/heads/a", 1)), "read h r, apply", nil},
-		{"a move", updates(t.Context(), store, repo, change, setter("refs/heads/a", 2)), "read h r, apply", nil},
+		{"the first ref", updates(t.Context(), store, repo, change, setter("refs/heads/a", 1)), "read h a r, apply", nil},
+		{"a move", updates(t.Context(), store, repo, change, setter("refs/heads/a", 2)), "read h a r, apply", nil},
 		{"a feed with news", feed(2), "read e E, apply, snapshot, scan e, read h j", nil},
 		{"a feed", feed(2), "read e E, snapshot, scan e, read h j", nil},
 		{"a wait", func() error { return store.AwaitFeed(t.Context(), "acme", refs.FeedCursor{}) }, "read E", nil},
@@ -540,7 +540,7 @@ func TestTripsOfAWalk(t *testing.T) {
 	}
 	walk := func(want string, refs ...string) {
 		t.Helper()
-		snapshot, err := store.SnapshotAll(t.Context(), repo)
+		snapshot, err := store.SnapshotAll(t.Context(), repo, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

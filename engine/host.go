@@ -86,6 +86,7 @@ type Host struct {
 	objects *odb.Store
 	names   *refs.Store
 	catalog *catalog.Catalog[record]
+	recalls bool // repositories are opened without a read of their own, see Recall
 	removed *removal.Sweeper
 	outbox  outbox.Outbox[*record]
 	hooks   *webhook.Deliverer
@@ -204,6 +205,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		objects:     objects,
 		names:       refs.Open(c.KV, c.Refs),
 		catalog:     catalog.New(c.KV, decodeRecord),
+		recalls:     c.Objects.RemoteKeys,
 		removed:     &removal.Sweeper{Keys: c.KV, Leftovers: leftovers, RecordKey: catalog.RecordKey},
 		outbox:      outbox.New[*record](c.KV),
 		clones:      c.Clones,

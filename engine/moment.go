@@ -62,6 +62,7 @@ func (r *Repository) At(ctx context.Context, moment Moment) (*Repository, error)
 
 // visibleAt is At for a caller that makes sure itself that what it tells is durable.
 func (r *Repository) visibleAt(ctx context.Context, moment Moment) (*Repository, error) {
+	r.mustBeRead("At")
 	if r.past != nil {
 		return nil, invalid("a moment is given twice: by at, and by @{%.60s}", moment)
 	}

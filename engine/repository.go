@@ -29,6 +29,8 @@ type Repository struct {
 	busy  bool
 	// past is the moment that it is at, nil for now.
 	past *past
+	// recalled says that it was not read yet, see [Host.Recall].
+	recalled bool
 	// creation is how a push creates it, nil when it exists; see [Host.ReceiveFirst].
 	creation *CreateRequest
 }
@@ -49,11 +51,34 @@ func (h *Host) Repository(ctx context.Context, org, name string) (*Repository, e
 }
 
 // Item describes the repository.
-func (r *Repository) Item() Item { return r.record.item() }
+func (r *Repository) Item() Item {
+	r.mustBeRead("Item")
+	return r.record.item()
+}
 
 // Objects opens the repository's objects for reading; the caller closes the view.
 func (r *Repository) Objects(ctx context.Context) (*odb.View, error) {
-	v, err := r.host.objects.View(ctx, r.record.Pool)
+	var v *odb.View
+	err := r.confirm(ctx, func(c *confirmation) (err error) {
+		opening := r.host.objects.Opening(r.record.Pool)
+		set, take := c.along(opening.ReadAhead)()
+		rows, err := r.host.keys.Read(ctx, set)
+		if err == nil {
+			take(rows)
+			err = c.err()
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("open objects of repository %s: %w", r.record.ID, err), opening.Close())
+		}
+		v, err = r.view(ctx, opening)
+		return err
+	})
+	return v, err
+}
+
+// view ends an opening.
+func (r *Repository) view(ctx context.Context, opening *odb.Opening) (*odb.View, error) {
+	v, err := opening.View(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("open objects of repository %s: %w", r.record.ID, err)
 	}
@@ -73,20 +98,40 @@ func (r *Repository) open(ctx context.Context, likely ...string) (*refs.Snapshot
 }
 
 // openVisible is open for values that may not be durable yet.
-func (r *Repository) openVisible(ctx context.Context, likely ...string) (*refs.Snapshot, *odb.View, error) {
+func (r *Repository) openVisible(
+	ctx context.Context, likely ...string,
+) (names *refs.Snapshot, view *odb.View, err error) {
 	if r.past != nil {
 		return r.past.open(ctx, r, likely)
 	}
-	opening := r.host.objects.Opening(r.record.Pool)
-	names, err := r.host.names.SnapshotWith(ctx, r.record.ID, opening.ReadAhead, likely...)
+	err = r.confirm(ctx, func(c *confirmation) (err error) {
+		opening := r.host.objects.Opening(r.record.Pool)
+		names, err = r.refsWith(ctx, c, r.host.names.SnapshotWith, opening.ReadAhead, likely)
+		if err != nil {
+			return errors.Join(err, opening.Close())
+		}
+		if view, err = r.view(ctx, opening); err != nil {
+			return errors.Join(err, names.Close())
+		}
+		return nil
+	})
+	return names, view, err
+}
+
+// refsWith opens refs by a method of [refs.Store], with the confirmation.
+func (r *Repository) refsWith(
+	ctx context.Context, c *confirmation,
+	open func(ctx context.Context, repo refs.RepoID, ahead refs.Ahead, likely ...string) (*refs.Snapshot, error),
+	ahead refs.Ahead, likely []string,
+) (*refs.Snapshot, error) {
+	names, err := open(ctx, r.record.ID, c.along(ahead), likely...)
 	if err != nil {
-		return nil, nil, errors.Join(r.gone(err), opening.Close())
+		return nil, r.gone(err)
 	}
-	view, err := opening.View(ctx)
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open objects of repository %s: %w", r.record.ID, err), names.Close())
+	if err := c.err(); err != nil {
+		return nil, errors.Join(err, names.Close())
 	}
-	return names, view.For(r.record.Org), nil
+	return names, nil
 }
 
 // writable is Objects for a write of the actor: what quarantines over it hold is held of the
@@ -136,8 +181,12 @@ func (r *Repository) visibleNames(ctx context.Context, likely ...string) (*refs.
 	if r.creation != nil {
 		return r.host.names.Nothing(r.record.ID), nil
 	}
-	snapshot, err := r.host.names.Snapshot(ctx, r.record.ID, likely...)
-	return snapshot, r.gone(err)
+	var names *refs.Snapshot
+	err := r.confirm(ctx, func(c *confirmation) (err error) {
+		names, err = r.refsWith(ctx, c, r.host.names.SnapshotWith, nil, likely)
+		return err
+	})
+	return names, err
 }
 
 // names is visibleNames for values that are durable.
@@ -154,11 +203,15 @@ func (r *Repository) allNames(ctx context.Context, likely ...string) (*refs.Snap
 	if r.past != nil {
 		return r.names(ctx, likely...)
 	}
-	snapshot, err := r.host.names.SnapshotAll(ctx, r.record.ID, likely...)
+	var names *refs.Snapshot
+	err := r.confirm(ctx, func(c *confirmation) (err error) {
+		names, err = r.refsWith(ctx, c, r.host.names.SnapshotAll, nil, likely)
+		return err
+	})
 	if err != nil {
-		return nil, r.gone(err)
+		return nil, err
 	}
-	return r.durable(ctx, snapshot)
+	return r.durable(ctx, names)
 }
 
 // durable returns a snapshot when its values are durable.
@@ -178,6 +231,7 @@ func (r *Repository) waitDurable(ctx context.Context, names *refs.Snapshot) erro
 
 // Sequence returns the repository's journal position.
 func (r *Repository) Sequence(ctx context.Context) (uint64, error) {
+	r.mustBeRead("Sequence")
 	sequence, err := r.host.names.Head(ctx, r.record.ID)
 	if err != nil {
 		return 0, r.gone(err)
@@ -187,6 +241,7 @@ func (r *Repository) Sequence(ctx context.Context) (uint64, error) {
 
 // Await returns when the journal has reached sequence, or with the error of ctx.
 func (r *Repository) Await(ctx context.Context, sequence uint64) error {
+	r.mustBeRead("Await")
 	return r.gone(r.host.names.Await(ctx, r.record.ID, sequence))
 }
 
@@ -228,6 +283,7 @@ func (r *Repository) transact(
 		ctx context.Context, tx *refs.Tx, now *Repository,
 	) error,
 ) (refs.Result, error) {
+	r.mustBeRead("a transaction")
 	if err := r.writes(); err != nil {
 		return refs.Result{}, err
 	}

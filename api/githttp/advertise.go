@@ -3,6 +3,7 @@ package githttp
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -37,6 +38,11 @@ func (s *session) advertise() error {
 		return s.advertiseNothing(contentType)
 	}
 	refs, err := s.repo.Advertise(s.x.Context(), s.space)
+	if errors.Is(err, engine.ErrRepositoryNotFound) && s.service == receivePack { // it was recalled
+		if s.creation, err = s.Door.creation(s.x, s.path, s.grant); err == nil {
+			return s.advertiseNothing(contentType)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ func (s *session) streamFetch(
 		s.x.Operation(exchange.Fetch)
 	}
 	fetch, err := s.repo.Fetch(s.x.Context(), request)
+	if errors.Is(err, engine.ErrRepositoryNotFound) {
+		return err
+	}
 	if errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrInvalid) {
 		return s.answer(fetchResult, func(_ context.Context, out *pktline.Writer) error {
 			return out.Printf("ERR %s\n", err)

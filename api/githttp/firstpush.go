@@ -79,7 +79,13 @@ func (s *session) advertiseNothing(contentType string) error {
 func (s *session) begin(ask *pushAsk) (*engine.Push, error) {
 	ctx, by := s.x.Context(), s.actor()
 	if s.creation == nil {
-		return s.repo.Receive(ctx, by, ask.PushRequest)
+		push, err := s.repo.Receive(ctx, by, ask.PushRequest)
+		if !errors.Is(err, engine.ErrRepositoryNotFound) {
+			return push, err
+		}
+		if s.creation, err = s.Door.creation(s.x, s.path, s.grant); err != nil { // it was recalled
+			return nil, err
+		}
 	}
 	push, err := s.host.ReceiveFirst(ctx, by, *s.creation, ask.PushRequest)
 	if !errors.Is(err, engine.ErrExists) {

@@ -94,6 +94,7 @@ type session struct {
 	creation *engine.CreateRequest
 	space    refs.Namespace
 	service  string
+	path     exchange.GitPath
 	imports  bool
 	version  int
 }
@@ -105,7 +106,12 @@ func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Gra
 	if refusal != nil {
 		return refusal
 	}
-	repo, err := d.host.Repository(x.Context(), grant.Org, path.Repo)
+	version := versionOf(x.Header("Git-Protocol"), service)
+	open := d.host.Recall
+	if path.Variant == exchange.Past || path.Service == "info/refs" && version == 2 { // it reads nothing else
+		open = d.host.Repository
+	}
+	repo, err := open(x.Context(), grant.Org, path.Repo)
 	var creation *engine.CreateRequest
 	if errors.Is(err, engine.ErrNotFound) && service == receivePack {
 		creation, err = d.creation(x, path, grant)
@@ -121,7 +127,7 @@ func (d *Door) Serve(x exchange.Exchange, path exchange.GitPath, grant *auth.Gra
 	s := &session{
 		Door: d, x: x, grant: grant, repo: repo, creation: creation, service: service,
 		imports: path.Variant == exchange.Import,
-		version: versionOf(x.Header("Git-Protocol"), service),
+		version: version, path: path,
 	}
 	if path.Variant == exchange.Ephemeral {
 		s.space = refs.Ephemeral

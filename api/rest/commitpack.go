@@ -61,7 +61,7 @@ func (d *Door) commitPack(
 	if err := requireNDJSON(x); err != nil {
 		return "", by, result, err
 	}
-	repo, by, err := d.write(x, grant, "POST /repos/commit-pack")
+	repo, by, err := d.recallWrite(x, grant, "POST /repos/commit-pack")
 	if err != nil {
 		return "", by, result, err
 	}

@@ -29,7 +29,7 @@ func (d *Door) File(x exchange.Exchange, grant *auth.Grant) error {
 	if path == "" {
 		return badRequest("path is required")
 	}
-	repo, err := d.openAt(x, grant, nil)
+	repo, err := d.recallAt(x, grant)
 	if err != nil {
 		return err
 	}

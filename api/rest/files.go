@@ -30,7 +30,7 @@ func (d *Door) Files(x exchange.Exchange, grant *auth.Grant) error {
 	if err != nil {
 		return err
 	}
-	repo, err := d.openAt(x, grant, nil)
+	repo, err := d.recallAt(x, grant)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func (d *Door) openList(
 	if space, err = spaceOf(x); err != nil {
 		return nil, space, 0, err
 	}
-	repo, err = d.openAt(x, grant, nil)
+	repo, err = d.recallAt(x, grant)
 	return repo, space, limit, err
 }
 
@@ -133,6 +133,14 @@ func (d *Door) openAt(x exchange.Exchange, grant *auth.Grant, field *string) (*e
 		return repo, err
 	}
 	return repo.At(x.Context(), moment)
+}
+
+// recallAt is openAt without a body, for the reads that [engine.Host.Recall] lists.
+func (d *Door) recallAt(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
+	if x.Query().Has("at") || x.Header("X-Min-Sequence") != "" {
+		return d.openAt(x, grant, nil)
+	}
+	return d.host.Recall(x.Context(), grant.Org, grant.Repo)
 }
 
 func (d *Door) openNow(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
@@ -180,6 +188,21 @@ func (d *Door) write(
 		return nil, engine.Actor{}, err
 	}
 	by, err := d.actor(x, grant, repo.Item().ID.String(), endpoint)
+	return repo, by, err
+}
+
+// recallWrite is write for the operations that [engine.Host.Recall] lists.
+func (d *Door) recallWrite(
+	x exchange.Exchange, grant *auth.Grant, endpoint string,
+) (*engine.Repository, engine.Actor, error) {
+	if x.Header("Idempotency-Key") != "" || x.Header("X-Min-Sequence") != "" || x.Query().Has("at") {
+		return d.write(x, grant, endpoint)
+	}
+	repo, err := d.host.Recall(x.Context(), grant.Org, grant.Repo)
+	if err != nil {
+		return nil, engine.Actor{}, err
+	}
+	by, err := d.actor(x, grant, "", endpoint) // without a key there is no receipt
 	return repo, by, err
 }
 

@@ -76,6 +76,25 @@ func (c *Catalog[R]) Open(ctx context.Context, org, name string) (record R, stor
 	return record, stored, err
 }
 
+// Recall returns the record to which a name led when it was opened last, and its stored bytes,
+// without a look at the store; false if neither is remembered. [IsAsStored] tells from rows that
+// the caller reads later whether it is so still.
+func (c *Catalog[R]) Recall(org, name string) (record R, stored []byte, ok bool) {
+	id, ok := c.names.Get(string(NameKey(org, name)))
+	if !ok {
+		return record, nil, false
+	}
+	known, ok := c.records.Get(id)
+	return known.record, known.stored, ok
+}
+
+// IsAsStored reports whether the row of a name leads to the repository of an ID, and the row of
+// that one has these bytes. Absent rows are nil.
+func IsAsStored(nameRow, recordRow []byte, id refs.RepoID, stored []byte) bool {
+	row, err := decodeName(nameRow)
+	return err == nil && row == Name{ID: id} && recordRow != nil && bytes.Equal(recordRow, stored)
+}
+
 // validate returns the row of a name and, if it leads to the repository that it led to, the record.
 func (c *Catalog[R]) validate(
 	ctx context.Context, key []byte, known refs.RepoID,

@@ -22,7 +22,7 @@ import (
 const table = 'z'
 
 // rowsMax bounds the rows that one batch removes.
-const rowsMax = 8 * kv.PageCountMax
+const rowsMax = 4 * kv.PageCountMax
 
 func keyOf(id refs.RepoID) []byte { return append([]byte{table}, id[:]...) }
 

@@ -115,7 +115,7 @@ var sizes = map[string][]int{
 	"nothing": {0, 0, 0},
 	"few":     {1, 3, 2},
 	"a page":  {kv.PageCountMax, 0, kv.PageCountMax + 1},
-	"many":    {30_000, 5, 8 * kv.PageCountMax},
+	"many":    {30_000, 5, 4 * kv.PageCountMax},
 }
 
 // TestSweep sweeps repositories with few rows and with many, beside one that stays.

@@ -41,7 +41,7 @@ const (
 	ReadCountMax = 1000
 	// PageCountMax and PageBytesMax bound a page of a range, which ends with the pair that reaches
 	// either.
-	PageCountMax = 1024
+	PageCountMax = 2048
 	PageBytesMax = 256 << 10
 	// SnapshotAgeMax is how long a snapshot can be read; [ErrSnapshotExpired] afterwards.
 	SnapshotAgeMax = 10 * time.Second

@@ -17,13 +17,17 @@ var errSlowReader = errors.New("api: the client reads too slowly")
 type socket struct {
 	net.Conn
 	limits  *Limits
-	pace    pace // of writes; used by the writing goroutine
+	pace    pace       // of writes; used by the writing goroutine
+	unacked func() int // bytes that were written and not acknowledged
 	closing atomic.Bool
 	first   []byte // the byte read to detect input; used by the reading goroutine
 }
 
 func newSocket(c net.Conn, limits *Limits) *socket {
-	return &socket{Conn: c, limits: limits, pace: pace{window: limits.FloorWindow, rate: limits.FloorRate}}
+	return &socket{
+		Conn: c, limits: limits, pace: pace{window: limits.FloorWindow, rate: limits.FloorRate},
+		unacked: func() int { return unackedOf(c) },
+	}
 }
 
 // Read returns the byte read by await first.
@@ -50,27 +54,46 @@ func (s *socket) await(deadline time.Time) error {
 	return nil
 }
 
-// Write writes all of p, or makes the connection unusable.
+// firstLook is the share of the window after which a write that waits looks for the first time how
+// much the kernel holds.
+const firstLook = 60
+
+// Write writes all of p, or makes the connection unusable. While its buffer is full, the kernel
+// takes nothing before a third of that is free, which is a megabyte or more: a client may read for
+// minutes until then. So what the client acknowledges counts, not what the kernel takes.
 func (s *socket) Write(p []byte) (int, error) {
-	written := 0
-	for {
+	written, held := 0, 0
+	for looks := 0; ; looks++ {
 		start := time.Now()
-		window := s.limits.FloorWindow
-		if s.closing.Load() {
-			window = s.limits.LingerWait
+		limit := s.limits.FloorWindow
+		switch {
+		case s.closing.Load():
+			limit = s.limits.LingerWait
+		case looks == 0:
+			limit /= firstLook
+		case looks == 1:
+			limit -= limit / firstLook
 		}
-		if err := s.Conn.SetWriteDeadline(start.Add(window)); err != nil {
+		if err := s.Conn.SetWriteDeadline(start.Add(limit)); err != nil {
 			return written, err
 		}
 		n, err := s.Conn.Write(p[written:])
 		written += n
-		fast := s.pace.add(time.Since(start), n)
+		moved, late := n, errors.Is(err, os.ErrDeadlineExceeded)
+		if late {
+			now := s.unacked()
+			if looks > 0 {
+				moved = max(n, held+n-now)
+			}
+			held = now
+		}
+		fast := s.pace.add(time.Since(start), moved)
 		switch {
 		case err == nil && fast:
 			return written, nil
 		case !fast:
 			return written, errSlowReader
-		case !errors.Is(err, os.ErrDeadlineExceeded) || n == 0 || s.closing.Load():
+		case !late || s.closing.Load():
 			return written, err
 		}
 	}

@@ -367,17 +367,17 @@ func TestLostMoments(t *testing.T) {
 }
 
 // A walk passes over the moves of a branch that was moved often: two pages of former states, not
-// one for each thousand of them.
+// one for each page of them.
 func TestWalkPassesOverMoves(t *testing.T) {
 	t.Parallel()
 	keys, store, repo := openCounted(t, refs.Options{CacheBytes: 1})
 	set(t, store, repo, "refs/heads/a", 1, "refs/heads/hot", 1, "refs/heads/z", 1)
-	const moves = 3000
+	const moves = 3 * kv.PageCountMax
 	for i := range moves {
 		set(t, store, repo, "refs/heads/hot", i+2)
 	}
 	set(t, store, repo, "refs/heads/a", 2, "refs/heads/z", 0)
-	for _, sequence := range []uint64{2, 3, 1500, 2900, moves + 1, moves + 2} {
+	for _, sequence := range []uint64{2, 3, moves / 2, moves - 100, moves + 1, moves + 2} {
 		snapshot, err := store.SnapshotAt(t.Context(), repo, sequence)
 		if err != nil {
 			t.Fatal(err)
@@ -388,7 +388,7 @@ func TestWalkPassesOverMoves(t *testing.T) {
 			t.Errorf("at %d: %v", sequence, got)
 		}
 		want := 2
-		if sequence == 1500 { // more than a page of moves before it, and behind it
+		if sequence == moves/2 { // more than a page of moves before it, and behind it
 			want = 3
 		}
 		if calls := keys.take(); strings.Count(calls, "read T") != want {

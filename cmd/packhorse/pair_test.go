@@ -161,11 +161,17 @@ func (s *side) awaitReady(status int) {
 
 // clone returns all of r as a server has it, which git has checked.
 func (s *side) clone() *oracle.Repository {
+	s.pair.t.Helper()
+	return s.checkedClone("--strict")
+}
+
+// checkedClone clones the repository, and has git check the clone with these options.
+func (s *side) checkedClone(options ...string) *oracle.Repository {
 	t := s.pair.t
 	t.Helper()
 	git := oracle.Open(t, filepath.Join(t.TempDir(), "clone.git"))
 	git.Git("clone", "--quiet", "--mirror", s.remote(), git.Dir)
-	if out := git.Git("fsck", "--full", "--strict", "--no-dangling"); out != "" {
+	if out := git.Git(append([]string{"fsck", "--full", "--no-dangling"}, options...)...); out != "" {
 		t.Errorf("git fsck: %s", out)
 	}
 	return git

@@ -126,7 +126,6 @@ func TestUnacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
 	theirs, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +148,7 @@ func TestUnacked(t *testing.T) {
 	for s.unacked() > 0 { // until the peer has read all
 		runtime.Gosched()
 	}
-	if err := errors.Join(ours.Close(), <-read, theirs.Close()); err != nil {
+	if err := errors.Join(ours.Close(), <-read, theirs.Close(), listener.Close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package githttp_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -23,7 +24,7 @@ func TestDeletedByAnother(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		createOnPush bool
-		ahead        int // of which request it is deleted
+		ahead        int64 // of which request it is deleted
 		command      string
 		says         string // by the failure; "" for none
 	}{
@@ -53,15 +54,16 @@ func TestDeletedByAnother(t *testing.T) {
 			another, config := open(), auth.OrgConfig{CreateOnPush: test.createOnPush}
 			r := serveHost(t, open(), githttp.Config{OrgConfig: func(string) (*auth.OrgConfig, bool) { return &config, true }})
 			enginetest.Create(t, another, repoName)
-			requests := -1
+			var requests atomic.Int64 // those of the command
+			var counted atomic.Bool
 			r.before = func(exchange.Exchange) {
-				if requests == test.ahead {
+				if !counted.Load() {
+					return
+				}
+				if requests.Add(1) == test.ahead+1 {
 					if _, err := another.DeleteRepository(t.Context(), engine.Actor{Org: enginetest.Org}, repoName); err != nil {
 						t.Error(err)
 					}
-				}
-				if requests >= 0 {
-					requests++
 				}
 			}
 			client := oracle.New(t)
@@ -69,14 +71,14 @@ func TestDeletedByAnother(t *testing.T) {
 			client.Git("push", "--quiet", r.url(""), "main~1:refs/heads/other")
 			client.Git("branch", "unrelated", strings.TrimSpace(client.Git("commit-tree", "-m", "root", "main^{tree}")))
 			client.Git("ls-remote", r.url(""))
-			requests = 0
+			counted.Store(true)
 			command := strings.NewReplacer("URL", r.url(""), "FOLDER", t.TempDir()).Replace(test.command)
 			out, err := client.Try(nil, strings.Fields(command)...)
 			if (err != nil) != (test.says != "") || err != nil && !strings.Contains(err.Error(), test.says) {
 				t.Errorf("git %s: %s, %v", command, out, err)
 			}
-			if requests <= test.ahead {
-				t.Errorf("%d requests", requests)
+			if requests.Load() <= test.ahead {
+				t.Errorf("%d requests", requests.Load())
 			}
 			created := r.born() != nil
 			if created != (test.says == "") {

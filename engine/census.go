@@ -7,6 +7,7 @@ import (
 
 	"packhorse/engine/catalog"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 )
 
 // Census is what a store held when it was last counted.
@@ -42,7 +43,7 @@ func (h *Host) keepCensus(ctx context.Context, interval time.Duration) error {
 		} else if ctx.Err() == nil {
 			h.log.WarnContext(ctx, "failed to count what is stored", "error", err)
 		}
-		if sleep(ctx, max(interval, censusRest*time.Since(begun))) != nil {
+		if fair.Sleep(ctx, max(interval, censusRest*time.Since(begun))) != nil {
 			return nil
 		}
 	}

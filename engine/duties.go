@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"packhorse/engine/cluster"
+	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 )
 
@@ -82,7 +83,7 @@ func (h *Host) begin(ctx context.Context, c *Config) (err error) {
 			for working.Err() == nil {
 				if err := rescue.Do(func() error { return duty.Work(working) }); err != nil && working.Err() == nil {
 					h.log.ErrorContext(working, "a duty has failed", "duty", duty.Name, "error", err)
-					_ = sleep(working, dutyRest) // working is checked next
+					_ = fair.Sleep(working, dutyRest) // working is checked next
 				}
 			}
 			return nil

@@ -18,8 +18,8 @@ import (
 	"packhorse/refs"
 )
 
-// recalling is two hosts over one store, on which reads are round trips. The second one opens
-// repositories from memory, after the first has changed them.
+// recalling is hosts over one store on which reads are round trips. The readers open a repository
+// from memory after the writer has changed it.
 type recalling struct {
 	t       *testing.T
 	writer  *engine.Host
@@ -186,7 +186,8 @@ var recallOperations = []struct {
 			return "", err
 		}
 		defer fetch.Close()
-		return fmt.Sprint(out.Len()), fetch.Send(ctx, &out, engine.SendOptions{})
+		err = fetch.Send(ctx, &out, engine.SendOptions{})
+		return fmt.Sprintf("%x", out.Bytes()), err
 	}},
 	{"Objects", func(ctx context.Context, repo *engine.Repository, old object.ID) (string, error) {
 		view, err := repo.Objects(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"packhorse/engine/catalog"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -52,7 +53,7 @@ type ScrubOptions struct {
 func (h *Host) Scrub(ctx context.Context, options ScrubOptions) error {
 	for pass := 0; options.Passes == 0 || pass < options.Passes; pass++ {
 		if pass > 0 {
-			if err := sleep(ctx, options.Rest); err != nil {
+			if err := fair.Sleep(ctx, options.Rest); err != nil {
 				return err
 			}
 		}
@@ -71,7 +72,7 @@ func (h *Host) keepScrubbing(ctx context.Context, options ScrubOptions) error {
 	for ctx.Err() == nil {
 		if err := h.Scrub(ctx, options); err != nil && ctx.Err() == nil {
 			h.log.ErrorContext(ctx, "scrubbing failed, trying again later", "error", err, "rest", options.Rest)
-			_ = sleep(ctx, options.Rest) // ctx is checked next
+			_ = fair.Sleep(ctx, options.Rest) // ctx is checked next
 		}
 	}
 	return nil
@@ -138,7 +139,7 @@ func (h *Host) scrubPace(perSecond int64) func(ctx context.Context, bytes int64)
 			due = now
 		}
 		due = due.Add(time.Duration(float64(bytes) / float64(perSecond) * float64(time.Second)))
-		return sleep(ctx, time.Until(due))
+		return fair.Sleep(ctx, time.Until(due))
 	}
 }
 
@@ -164,20 +165,5 @@ func (h *Host) logScrubbed(ctx context.Context, checked *Checked) {
 		h.log.ErrorContext(ctx, "scrubbing found damage", "org", checked.Org, "repo", checked.Name,
 			"repository", checked.Repository.String(),
 			"error", problem)
-	}
-}
-
-// sleep waits, or returns why ctx has ended.
-func sleep(ctx context.Context, d time.Duration) error {
-	if err := ctx.Err(); d <= 0 || err != nil {
-		return err
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

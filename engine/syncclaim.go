@@ -9,6 +9,7 @@ import (
 
 	"packhorse/engine/outbox"
 	"packhorse/engine/upstream"
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/odb/rescue"
 	"packhorse/refs"
@@ -68,7 +69,7 @@ func (h *Host) awaitSync(ctx context.Context, id refs.RepoID) error {
 		if err != nil || !busy {
 			return err
 		}
-		if err := sleep(ctx, h.look/10); err != nil {
+		if err := fair.Sleep(ctx, h.look/10); err != nil {
 			return err
 		}
 	}

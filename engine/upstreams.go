@@ -11,6 +11,7 @@ import (
 	"packhorse/engine/outbound"
 	"packhorse/engine/outbox"
 	"packhorse/engine/upstream"
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/refs"
 )
@@ -230,7 +231,7 @@ func (r *Repository) Imported(ctx context.Context) (*Repository, error) {
 				kind: ErrImporting, text: "the repository is syncing with its upstream for the first time, try again",
 			}
 		}
-		if sleep(ctx, min(rest, time.Until(deadline))) != nil {
+		if fair.Sleep(ctx, min(rest, time.Until(deadline))) != nil {
 			return nil, &failure{kind: ErrImportWait, text: "the request was cancelled while the repository was being prepared"}
 		}
 		var err error

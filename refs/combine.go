@@ -81,10 +81,10 @@ func (s *Store) form(ctx context.Context, repo RepoID, p *place) (*group, error)
 	}
 	if s.options.Shared {
 		p.ask.askYield(repo)
-	}
-	if g.asks && s.options.Shared {
-		if err := s.askToYield(ctx, repo); err != nil {
-			return nil, err
+		if g.asks {
+			if err := s.askToYield(ctx, repo); err != nil {
+				return nil, err
+			}
 		}
 	}
 	now := s.options.Now()

@@ -44,7 +44,7 @@ func (s *Store) askToYield(ctx context.Context, repo RepoID) error {
 func (s *Store) yield(ctx context.Context, g *group, row []byte, read func() error) error {
 	looks := 0
 	for row != nil && !bytes.Equal(row, s.token[:]) && looks < yieldLooks {
-		if err := fair.Rest(ctx, func() error { return sleep(ctx, yieldEvery) }); err != nil {
+		if err := fair.Sleep(ctx, yieldEvery); err != nil {
 			return err
 		}
 		var err error
@@ -63,15 +63,4 @@ func (s *Store) yield(ctx context.Context, g *group, row []byte, read func() err
 		return nil
 	}
 	return read()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -135,9 +135,15 @@ func (d *Door) openAt(x exchange.Exchange, grant *auth.Grant, field *string) (*e
 	return repo.At(x.Context(), moment)
 }
 
+// isPlaced reports whether a request names a moment, or a position that it waits for: for that the
+// repository is read.
+func isPlaced(x exchange.Exchange) bool {
+	return x.Query().Has("at") || x.Header("X-Min-Sequence") != ""
+}
+
 // recallAt is openAt without a body, for the reads that [engine.Host.Recall] lists.
 func (d *Door) recallAt(x exchange.Exchange, grant *auth.Grant) (*engine.Repository, error) {
-	if x.Query().Has("at") || x.Header("X-Min-Sequence") != "" {
+	if isPlaced(x) {
 		return d.openAt(x, grant, nil)
 	}
 	return d.host.Recall(x.Context(), grant.Org, grant.Repo)
@@ -195,7 +201,7 @@ func (d *Door) write(
 func (d *Door) recallWrite(
 	x exchange.Exchange, grant *auth.Grant, endpoint string,
 ) (*engine.Repository, engine.Actor, error) {
-	if x.Header("Idempotency-Key") != "" || x.Header("X-Min-Sequence") != "" || x.Query().Has("at") {
+	if x.Header("Idempotency-Key") != "" || isPlaced(x) {
 		return d.write(x, grant, endpoint)
 	}
 	repo, err := d.host.Recall(x.Context(), grant.Org, grant.Repo)

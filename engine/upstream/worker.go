@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 	"packhorse/refs"
 )
@@ -303,7 +304,7 @@ func (w *Worker) FindPending(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := fair.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
@@ -466,15 +467,4 @@ func (s *schedule) Pop() any {
 	*s = (*s)[:last]
 	j.position = -1
 	return j
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

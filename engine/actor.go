@@ -32,7 +32,8 @@ type Actor struct {
 	// Recheck verifies the token again, just before a batch is written; nil means no check.
 	Recheck func() error
 
-	hold *quota.Hold // what the write holds of the quotas
+	hold  *quota.Hold   // what the write holds of the quotas
+	begun *refs.Reading // what the write has read before its transaction, nil where that does not help
 }
 
 // recheck runs Recheck.

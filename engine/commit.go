@@ -128,7 +128,7 @@ func (r *Repository) parent(ctx context.Context, names lookuper, t *CommitTarget
 func (r *Repository) openTarget(
 	ctx context.Context, actor *Actor, target *CommitTarget,
 ) (parent object.ID, view *odb.View, err error) {
-	names, view, err := r.openVisible(ctx, target.stored())
+	names, view, err := r.openForWrite(ctx, actor, target.stored())
 	if err != nil {
 		return object.ZeroID, nil, err
 	}

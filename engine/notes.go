@@ -259,7 +259,8 @@ func (r *Repository) changeNotes(
 	if err != nil {
 		return NoteResult{}, err
 	}
-	view, err := r.writable(ctx, actor)
+	full := target.Namespace.Full(target.Ref)
+	view, err := r.writable(ctx, actor, full)
 	if err != nil {
 		return NoteResult{}, err
 	}
@@ -267,7 +268,6 @@ func (r *Repository) changeNotes(
 	defer actor.hold.Release()
 	objects := view.NewQuarantine(ctx)
 	defer objects.Close() // once the write is durable, this cannot fail it any more
-	full := target.Namespace.Full(target.Ref)
 	change := r.change(actor, "note", full)
 	change.FastForward = onTop
 	done, err := r.transact(ctx, actor, change, objects, func(ctx context.Context, tx *refs.Tx, now *Repository) error {

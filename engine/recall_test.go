@@ -13,6 +13,8 @@ import (
 	"packhorse/engine"
 	"packhorse/engine/enginetest"
 	"packhorse/odb"
+	"packhorse/odb/file"
+	"packhorse/odb/kv"
 	"packhorse/odb/odbtest"
 	"packhorse/pack/object"
 	"packhorse/refs"
@@ -22,6 +24,8 @@ import (
 // from memory after the writer has changed it.
 type recalling struct {
 	t       *testing.T
+	keys    kv.Store
+	files   file.Store
 	writer  *engine.Host
 	witness *engine.Host   // has opened nothing before
 	readers []*engine.Host // have opened "repo" before the change, one for each operation
@@ -37,8 +41,8 @@ func newRecalling(t *testing.T) *recalling {
 		t.Cleanup(func() { must(t, host.Close(context.Background())) })
 		return host
 	}
-	w := &recalling{t: t, writer: open(), witness: open()}
-	w.old = w.create("repo", "old")
+	w := &recalling{t: t, keys: keys, files: files, writer: open(), witness: open()}
+	w.old = w.create("old")
 	for range recallOperations {
 		host := open()
 		repo, err := host.Repository(t.Context(), enginetest.Org, "repo")
@@ -74,10 +78,10 @@ func (w *recalling) tell(
 	return text + repo.Item().DefaultBranch + repo.Item().ID.String()
 }
 
-// create makes a repository with one commit on the writer.
-func (w *recalling) create(name, content string) object.ID {
+// create makes "repo" with one commit on the writer.
+func (w *recalling) create(content string) object.ID {
 	w.t.Helper()
-	result, err := upload(enginetest.Create(w.t, w.writer, name), acme, main, change{path: "file", content: content})
+	result, err := upload(enginetest.Create(w.t, w.writer, "repo"), acme, main, change{path: "file", content: content})
 	must(w.t, err)
 	return result.New
 }
@@ -91,9 +95,9 @@ func (w *recalling) change(name string, to engine.Settings) {
 	must(w.t, err)
 }
 
-func (w *recalling) commit(name, branch, content string) {
+func (w *recalling) commit(branch, content string) {
 	w.t.Helper()
-	repo, err := w.writer.Repository(w.t.Context(), enginetest.Org, name)
+	repo, err := w.writer.Repository(w.t.Context(), enginetest.Org, "repo")
 	must(w.t, err)
 	target := engine.CommitTarget{Branch: branch}
 	if branch != "main" {
@@ -103,9 +107,9 @@ func (w *recalling) commit(name, branch, content string) {
 	must(w.t, err)
 }
 
-func (w *recalling) delete(name string) {
+func (w *recalling) delete() {
 	w.t.Helper()
-	_, err := w.writer.DeleteRepository(w.t.Context(), acme, name)
+	_, err := w.writer.DeleteRepository(w.t.Context(), acme, "repo")
 	must(w.t, err)
 }
 
@@ -227,22 +231,22 @@ func TestRecall(t *testing.T) {
 	t.Parallel()
 	for name, changed := range map[string]func(w *recalling){
 		"nothing":  func(*recalling) {},
-		"a commit": func(w *recalling) { w.commit("repo", "main", "new") },
-		"a branch": func(w *recalling) { w.commit("repo", "new", "new") },
+		"a commit": func(w *recalling) { w.commit("main", "new") },
+		"a branch": func(w *recalling) { w.commit("new", "new") },
 		"default branch": func(w *recalling) {
-			w.commit("repo", "new", "new")
+			w.commit("new", "new")
 			w.change("repo", engine.Settings{DefaultBranch: "new"})
 		},
 		"renamed":        func(w *recalling) { w.change("repo", engine.Settings{Name: "gone"}) },
-		"deleted":        func(w *recalling) { w.delete("repo") },
-		"deleted, anew":  func(w *recalling) { w.delete("repo"); w.create("repo", "anew") },
-		"another's name": func(w *recalling) { w.change("repo", engine.Settings{Name: "gone"}); w.create("repo", "another") },
+		"deleted":        func(w *recalling) { w.delete() },
+		"deleted, anew":  func(w *recalling) { w.delete(); w.create("anew") },
+		"another's name": func(w *recalling) { w.change("repo", engine.Settings{Name: "gone"}); w.create("another") },
 		"away and back": func(w *recalling) {
 			w.change("repo", engine.Settings{Name: "gone"})
 			w.change("gone", engine.Settings{Name: "repo"})
 		},
 		"deleted, undone": func(w *recalling) {
-			w.delete("repo")
+			w.delete()
 			_, err := w.writer.Undelete(w.t.Context(), acme, engine.UndeleteRequest{Name: "repo"})
 			must(w.t, err)
 		},

@@ -133,7 +133,7 @@ func (r *Repository) Receive(ctx context.Context, actor Actor, request PushReque
 	}
 	p := &Push{repo: r, actor: actor, request: request, signatures: r.newSignatures(actor.Policy)}
 	var err error
-	if p.view, err = r.writable(ctx, &p.actor); err != nil {
+	if p.view, err = r.writable(ctx, &p.actor, p.named()...); err != nil {
 		return nil, err
 	}
 	if request.Pack == nil {
@@ -176,10 +176,7 @@ func (p *Push) Finish(ctx context.Context, progress func(string)) (*PushResult, 
 		return p.refuseAll(RefusedUnpacker), nil
 	}
 	var results []CommandResult
-	change := p.repo.change(&p.actor, p.cause(), p.repo.defaultRef(refs.Main))
-	for _, command := range p.request.Commands {
-		change.Names = append(change.Names, p.request.Namespace.Full(command.Name))
-	}
+	change := p.repo.change(&p.actor, p.cause(), p.named()...)
 	change.Options = p.request.Options
 	change.FastForward = p.fastForward
 	change.Signed = p.signed
@@ -231,6 +228,15 @@ func (p *Push) resolve(ctx context.Context, progress func(string)) error {
 		p.objects = objects
 	}
 	return nil
+}
+
+// named returns the stored names of the refs that the push looks up.
+func (p *Push) named() []string {
+	names := append(make([]string, 0, 1+len(p.request.Commands)), p.repo.defaultRef(refs.Main))
+	for _, command := range p.request.Commands {
+		names = append(names, p.request.Namespace.Full(command.Name))
+	}
+	return names
 }
 
 // cause is the name of this kind of change in the journal.

@@ -106,23 +106,69 @@ func (r *Repository) openVisible(
 	}
 	err = r.confirm(ctx, func(c *confirmation) (err error) {
 		opening := r.host.objects.Opening(r.record.Pool)
-		names, err = r.refsWith(ctx, c, r.host.names.SnapshotWith, opening.ReadAhead, likely)
-		if err != nil {
-			return errors.Join(err, opening.Close())
-		}
-		if view, err = r.view(ctx, opening); err != nil {
-			return errors.Join(err, names.Close())
-		}
-		return nil
+		names, view, err = r.openAt(ctx, c, r.host.names.SnapshotWith, opening, opening.ReadAhead, likely)
+		return err
 	})
 	return names, view, err
 }
 
+// openForWrite is openVisible for a write of the actor to refs of these stored names. Where reads
+// are round trips, the first try of the actor's transaction builds on what this reads.
+func (r *Repository) openForWrite(
+	ctx context.Context, actor *Actor, likely ...string,
+) (names *refs.Snapshot, view *odb.View, err error) {
+	if !r.host.recalls || r.past != nil {
+		return r.openVisible(ctx, likely...)
+	}
+	snapshot := func(
+		ctx context.Context, repo refs.RepoID, ahead refs.Ahead, likely ...string,
+	) (names *refs.Snapshot, err error) {
+		names, actor.begun, err = r.host.names.SnapshotFor(ctx, repo, actor.Receipt, ahead, likely...)
+		return names, err
+	}
+	err = r.confirm(ctx, func(c *confirmation) (err error) {
+		opening := r.host.objects.Opening(r.record.Pool)
+		opening.ForWrite()
+		ahead := func() (kv.ReadSet, func(kv.Rows)) { // what turn.ahead asks for
+			set, take := opening.ReadAhead()
+			count := len(set.Keys)
+			if c == nil {
+				set.Keys = append(set.Keys, catalog.RecordKey(r.record.ID))
+			}
+			if r.host.followOrg != nil {
+				set.Keys = append(set.Keys, organization.Key(r.record.Org))
+			}
+			return set, func(rows kv.Rows) { take(kv.Rows{Values: rows.Values[:count], Pages: rows.Pages}) }
+		}
+		names, view, err = r.openAt(ctx, c, snapshot, opening, ahead, likely)
+		return err
+	})
+	return names, view, err
+}
+
+// openAt opens refs by a method of [refs.Store], and with what that reads ahead objects.
+func (r *Repository) openAt(
+	ctx context.Context, c *confirmation, open snapshotter, opening *odb.Opening, ahead refs.Ahead, likely []string,
+) (*refs.Snapshot, *odb.View, error) {
+	names, err := r.refsWith(ctx, c, open, ahead, likely)
+	if err != nil {
+		return nil, nil, errors.Join(err, opening.Close())
+	}
+	view, err := r.view(ctx, opening)
+	if err != nil {
+		return nil, nil, errors.Join(err, names.Close())
+	}
+	return names, view, nil
+}
+
+// snapshotter is a method of [refs.Store] that opens refs.
+type snapshotter func(
+	ctx context.Context, repo refs.RepoID, ahead refs.Ahead, likely ...string,
+) (*refs.Snapshot, error)
+
 // refsWith opens refs by a method of [refs.Store], with the confirmation.
 func (r *Repository) refsWith(
-	ctx context.Context, c *confirmation,
-	open func(ctx context.Context, repo refs.RepoID, ahead refs.Ahead, likely ...string) (*refs.Snapshot, error),
-	ahead refs.Ahead, likely []string,
+	ctx context.Context, c *confirmation, open snapshotter, ahead refs.Ahead, likely []string,
 ) (*refs.Snapshot, error) {
 	names, err := open(ctx, r.record.ID, c.along(ahead), likely...)
 	if err != nil {
@@ -134,13 +180,13 @@ func (r *Repository) refsWith(
 	return names, nil
 }
 
-// writable is Objects for a write of the actor: what quarantines over it hold is held of the
-// quotas. The caller closes the view and releases the actor's hold.
-func (r *Repository) writable(ctx context.Context, actor *Actor) (*odb.View, error) {
+// writable is Objects for a write of the actor to refs of these stored names: what quarantines over
+// it hold is held of the quotas. The caller closes the view and releases the actor's hold.
+func (r *Repository) writable(ctx context.Context, actor *Actor, likely ...string) (*odb.View, error) {
 	if r.creation != nil {
 		return r.begin(ctx, actor)
 	}
-	view, err := r.Objects(ctx)
+	view, err := r.objectsForWrite(ctx, actor, likely)
 	if err != nil {
 		return nil, err
 	}
@@ -149,6 +195,25 @@ func (r *Repository) writable(ctx context.Context, actor *Actor) (*odb.View, err
 	}
 	return view, nil
 }
+
+// objectsForWrite is Objects, and openForWrite if that helps a write to refs of these stored names.
+func (r *Repository) objectsForWrite(ctx context.Context, actor *Actor, likely []string) (*odb.View, error) {
+	if !r.host.recalls || len(likely) == 0 || len(likely) > begunMax {
+		return r.Objects(ctx)
+	}
+	names, view, err := r.openForWrite(ctx, actor, likely...)
+	if err != nil {
+		return nil, err
+	}
+	if err := names.Close(); err != nil {
+		return nil, errors.Join(err, view.Close())
+	}
+	return view, nil
+}
+
+// begunMax bounds the refs of a write that are read before its transaction: with more of them there
+// is little to win by one read less.
+const begunMax = 64
 
 // hold makes what quarantines over a view hold be held of the quotas. The caller releases the
 // actor's hold.
@@ -262,6 +327,7 @@ func (r *Repository) change(actor *Actor, cause string, names ...string) refs.Ch
 		Actor:   actor.Subject,
 		Cause:   cause,
 		Names:   names,
+		Begun:   actor.begun,
 		Policy:  actor.Policy,
 		Receipt: actor.Receipt,
 		DryRun:  actor.DryRun,

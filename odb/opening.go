@@ -15,6 +15,7 @@ type Opening struct {
 	store  *Store
 	pool   PoolID
 	likely *View // of the manifest that was read last, nil when none is known
+	writes bool  // see ForWrite
 	raw    []byte
 }
 
@@ -39,11 +40,18 @@ func (s *Store) Opening(pool PoolID) *Opening {
 	return o
 }
 
+// ForWrite has ReadAhead read, too, what [Quarantine.ReadAhead] of a quarantine over the view is
+// going to ask for, if the pool stands still.
+func (o *Opening) ForWrite() { o.writes = true }
+
 // ReadAhead returns what has to be read, at one instant, and a function that takes what was found.
 func (o *Opening) ReadAhead() (set kv.ReadSet, take func(rows kv.Rows)) {
 	set = kv.ReadSet{Keys: [][]byte{manifestKey(o.pool)}}
 	var behind advances
 	if o.likely != nil {
+		if o.writes {
+			set.Keys = o.likely.appendCountKey(set.Keys)
+		}
 		behind = o.likely.behind(&set)
 	}
 	return set, func(rows kv.Rows) {

@@ -65,10 +65,7 @@ type ahead struct {
 func (q *Quarantine) ReadAhead() (set kv.ReadSet, take func(rows kv.Rows)) {
 	q.ahead = nil
 	base := q.stored()
-	set = kv.ReadSet{Keys: [][]byte{manifestKey(base.pool)}}
-	if open, ok := base.manifest.hot(); ok && q.store.options.RemoteKeys {
-		set.Keys = append(set.Keys, hot.CountKey(open))
-	}
+	set = kv.ReadSet{Keys: base.appendCountKey([][]byte{manifestKey(base.pool)})}
 	behind := base.behind(&set)
 	return set, func(rows kv.Rows) {
 		behind.take(rows.Pages)
@@ -76,6 +73,15 @@ func (q *Quarantine) ReadAhead() (set kv.ReadSet, take func(rows kv.Rows)) {
 			q.ahead = &ahead{counts: rows.Values[1:]}
 		}
 	}
+}
+
+// appendCountKey appends the key of the number of additions to the last hot layer, which only
+// counts over remote keys.
+func (v *View) appendCountKey(keys [][]byte) [][]byte {
+	if open, ok := v.manifest.hot(); ok && v.store.options.RemoteKeys {
+		keys = append(keys, hot.CountKey(open))
+	}
+	return keys
 }
 
 // AsRead has the next Stage require the manifest as the view of a quarantine without objects has

@@ -31,6 +31,8 @@ type group struct {
 	owner   *place   // who applies the batch; guarded by lines.mu
 	stayed  []*place // who waits for the verdict, in the order of their turns; guarded by lines.mu
 	closed  bool     // nobody may follow the last transaction
+	calm    bool     // the last group of the line was not lost
+	early   bool     // it builds on a Reading
 	asks    bool     // it begins by asking the other servers to yield
 	stands  bool     // they have been asked
 	clears  bool     // its batch deletes who asks them
@@ -73,7 +75,8 @@ const (
 )
 
 // form begins a group with the transaction whose turn it is, and reads at one instant what all of
-// its members ask for. Errors: those of the first one's question, and of the store.
+// its members ask for, unless a [Reading] has the answers. Errors: those of the first one's
+// question, and of the store.
 func (s *Store) form(ctx context.Context, repo RepoID, p *place) (*group, error) {
 	g := s.lines.begin(repo, p)
 	if p.ask = s.ask(repo, p.change, p.since); p.ask.err != nil {
@@ -105,6 +108,7 @@ func (s *Store) form(ctx context.Context, repo RepoID, p *place) (*group, error)
 		}
 	}
 	read := func() (err error) {
+		g.early = false
 		if len(asks) == 1 {
 			err = p.ask.read(ctx, s.kv)
 		} else {
@@ -115,7 +119,11 @@ func (s *Store) form(ctx context.Context, repo RepoID, p *place) (*group, error)
 		}
 		return err
 	}
-	if err := read(); err != nil {
+	reading := s.takeReading(repo, p)
+	g.early = reading != nil && g.calm && len(asks) == 1 && reading.answer(&p.ask)
+	if g.early {
+		now = reading.at
+	} else if err := read(); err != nil {
 		return nil, err
 	}
 	if err := s.yield(ctx, g, p.ask.yields(), read); err != nil {
@@ -291,6 +299,7 @@ func (s *Store) conclude(ctx context.Context, g *group) {
 	switch {
 	case errors.Is(err, kv.ErrConflict):
 		g.verdict = lost
+		s.moves.of(g.repo).Add(1)
 		return
 	case err != nil:
 		g.err = fmt.Errorf("commit to %s: %w", g.repo, err)
@@ -302,10 +311,7 @@ func (s *Store) conclude(ctx context.Context, g *group) {
 			tx.checkCounted()
 		}
 	}
-	if set, ok := s.cache.Get(setKey{repo: g.repo}); ok {
-		set.stale.Store(true)
-	}
-	s.watch.notify(g.repo)
+	s.moved(g.repo)
 }
 
 // checkChained checks that the batch of several transactions takes the head from the committed one

@@ -158,7 +158,7 @@ func (l *lines) begin(repo RepoID, p *place) *group {
 	defer l.mu.Unlock()
 	in := l.byID[repo]
 	g := &group{repo: repo, ready: make(chan struct{}), done: make(chan struct{})}
-	g.asks = in.lost >= lostMax && !in.stands
+	g.calm, g.asks = in.lost == 0, in.lost >= lostMax && !in.stands
 	for _, behind := range in.places[1:] {
 		if p.change.Combiner == nil || behind.change.Combiner == nil || len(g.waiting)+1 >= in.limit {
 			break
@@ -257,13 +257,17 @@ func (l *lines) end(g *group, limit int) {
 			in.places = without(in.places, p)
 		}
 	}
-	if back {
+	late := g.early && g.verdict == lost // which does not say that others are faster
+	switch {
+	case late:
+	case back:
 		in.limit = max(1, min(in.limit, len(g.stayed))/2)
-	} else {
+	default:
 		in.limit = min(limit, 2*in.limit)
 	}
 	in.stands = g.stands
 	switch {
+	case late:
 	case g.verdict == lost:
 		in.lost++
 	case len(g.txs) > 0:

@@ -57,6 +57,11 @@ func (s *Store) SnapshotWith(ctx context.Context, repo RepoID, ahead Ahead, name
 	}
 	names = names[:min(len(names), kv.ReadCountMax-1-AheadMax)] // what is read at one instant
 	a := s.ask(repo, &Change{Names: names, Ahead: ahead}, time.Time{})
+	return s.snapshotOf(ctx, repo, &a, names, set)
+}
+
+// snapshotOf reads the present refs with the answer to a question about names. cached may be nil.
+func (s *Store) snapshotOf(ctx context.Context, repo RepoID, a *ask, names []string, cached *set) (*Snapshot, error) {
 	if err := a.read(ctx, s.kv); err != nil {
 		return nil, fmt.Errorf("read head of %s: %w", repo, err)
 	}
@@ -64,7 +69,7 @@ func (s *Store) SnapshotWith(ctx context.Context, repo RepoID, ahead Ahead, name
 	if err != nil {
 		return nil, err
 	}
-	return s.snapshot(repo, head, a.tell(names), set), nil
+	return s.snapshot(repo, head, a.tell(names), cached), nil
 }
 
 // snapshot returns the present refs, which are those of cached if they have not moved; that may be

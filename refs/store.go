@@ -47,6 +47,7 @@ type Store struct {
 	loaders guards                  // one reader decodes the refs of a repository for all
 	cache   lru.Cache[setKey, *set] // of the repositories and moments that were read last
 	watch   watchers[RepoID]
+	moves   moves
 	polls   poller // of what other processes write
 	feed    feed   // positions in the feeds of organizations
 }

@@ -37,6 +37,9 @@ type Change struct {
 	// [AheadMax] keys and ranges. It is read with the head, at the same instant. While Update waits,
 	// another goroutine may call it.
 	Ahead Ahead
+	// Begun, if not nil, is what the request of the transaction has read before: see
+	// [Store.SnapshotFor].
+	Begun *Reading
 	// Combiner, if not nil, lets the transaction share a batch with others. Whatever prepare reads
 	// must then be refs of the Tx, rows that its batch requires as they were read, or what the
 	// Combiner knows to be as the transactions before it leave it.

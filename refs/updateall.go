@@ -308,10 +308,7 @@ func (a *allParts) apply(ctx context.Context, txs []*Tx, batch *kv.Batch) (kv.Co
 		if tx.told == nil { // it moves nothing
 			continue
 		}
-		if set, ok := a.store.cache.Get(setKey{repo: tx.repo}); ok {
-			set.stale.Store(true)
-		}
-		a.store.watch.notify(tx.repo)
+		a.store.moved(tx.repo)
 	}
 	return commit, nil
 }

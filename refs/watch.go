@@ -60,6 +60,15 @@ func (s *Store) wait(ctx context.Context, moved <-chan struct{}, asks question) 
 	})
 }
 
+// moved notes that this process has moved a repository.
+func (s *Store) moved(repo RepoID) {
+	s.moves.of(repo).Add(1)
+	if set, ok := s.cache.Get(setKey{repo: repo}); ok {
+		set.stale.Store(true)
+	}
+	s.watch.notify(repo)
+}
+
 // watchers wakes the waiters for a repository, or for an organization, when it has moved.
 type watchers[K comparable] struct {
 	mu   sync.Mutex

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -67,11 +66,11 @@ func newClient(ctx context.Context, options *Options) (*s3.Client, error) {
 		if options.Endpoint != "" {
 			o.BaseEndpoint = &options.Endpoint
 		}
-		// By default the client sends checksums that only Amazon understands. An upload has an MD5, which
-		// all services know, and TLS or a signed hash guards it on the way.
+		// By default the client sends checksums that only Amazon understands. Over TLS an upload has an
+		// MD5, which all services know. Without it the signature has a hash of the content.
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
-		if !strings.HasPrefix(options.Endpoint, "http://") {
+		if !options.isPlain() {
 			o.APIOptions = append(o.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
 		}
 	}), nil

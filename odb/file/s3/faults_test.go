@@ -223,6 +223,69 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// damaged changes the last byte of an upload.
+func damaged(w http.ResponseWriter, r *http.Request, service http.Handler) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if len(body) > 0 {
+		body[len(body)-1] ^= 1
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	service.ServeHTTP(w, r)
+}
+
+// TestChecksums damages uploads on their way: the service notices it by what the request has of its
+// content, which over TLS is something else.
+func TestChecksums(t *testing.T) {
+	t.Parallel()
+	server := s3test.Start(t)
+	for _, scheme := range []string{"http", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			service := disturbed(t, server)
+			service.options.Endpoint = strings.Replace(service.options.Endpoint, "http", scheme, 1)
+			store := s3test.Open(t, service.options)
+			s3.Through(store, func(next s3.RoundTrip) s3.RoundTrip {
+				return func(r *http.Request) (*http.Response, error) {
+					r.URL.Scheme = "http" // there is no TLS on the way to the test's service
+					return next(r)
+				}
+			})
+			if without, err := store.Probe(t.Context(), "a.probe"); without != "" || err != nil {
+				t.Errorf("probe: %q, %v", without, err)
+			}
+			for i, size := range []int{100, 16<<20 + 1} {
+				var sums, hashes atomic.Int64
+				damage := times(2, damaged, every)
+				service.disturb(func(r *http.Request) fault {
+					if r.Method != http.MethodPut {
+						return nil
+					}
+					if r.Header.Get("Content-Md5") != "" {
+						sums.Add(1)
+					}
+					if r.Header.Get("X-Amz-Content-Sha256") != "UNSIGNED-PAYLOAD" {
+						hashes.Add(1)
+					}
+					return damage(r)
+				})
+				name, data := fmt.Sprintf("f%d", i), sample(uint64(i), size)
+				if err := write(t, store, name, data); err != nil {
+					t.Fatalf("%d bytes: %v", size, err)
+				}
+				if got, err := read(t, store, name); err != nil || !bytes.Equal(got, data) {
+					t.Errorf("%d bytes: read %d, %v", size, len(got), err)
+				}
+				if (sums.Load() == 0) != (scheme == "http") || (hashes.Load() == 0) != (scheme == "https") {
+					t.Errorf("%d requests with a sum, %d with a hash", sums.Load(), hashes.Load())
+				}
+			}
+		})
+	}
+}
+
 func conditional(r *http.Request) bool { return r.Header.Get("If-None-Match") != "" }
 
 // wrongRange answers with a range that was not asked for.

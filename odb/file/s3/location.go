@@ -26,6 +26,9 @@ type Location struct {
 	PathStyle bool
 }
 
+// isPlain reports whether requests go to the service without TLS.
+func (l *Location) isPlain() bool { return strings.HasPrefix(l.Endpoint, "http://") }
+
 // errLocation means that a string is not the location of a store.
 var errLocation = errors.New("want s3://BUCKET[/PREFIX][?endpoint=URL][&region=NAME][&path-style=true]")
 

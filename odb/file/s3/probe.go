@@ -3,13 +3,16 @@ package s3
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go/middleware"
 
 	"packhorse/odb/file"
 )
@@ -103,14 +106,31 @@ func (s *Store) probeCondition(ctx context.Context, key string) error {
 
 // probeChecksum writes the object again with a checksum of other bytes, which must be refused.
 func (s *Store) probeChecksum(ctx context.Context, key string) error {
-	_, err := s.client.PutObject(ctx, &s3.PutObjectInput{
+	in := &s3.PutObjectInput{
 		Bucket: &s.location.Bucket, Key: &key, Body: bytes.NewReader([]byte(probeText)),
-		ContentLength: aws.Int64(int64(len(probeText))), ContentMD5: aws.String("1B2M2Y8AsgTpgAmY7PhCfg=="),
-	})
+		ContentLength: aws.Int64(int64(len(probeText))),
+	}
+	options := func(*s3.Options) {}
+	if s.location.isPlain() {
+		options = s3.WithAPIOptions(signNothing)
+	} else {
+		in.ContentMD5 = aws.String("1B2M2Y8AsgTpgAmY7PhCfg==") // of nothing, as is the hash below
+	}
+	_, err := s.client.PutObject(ctx, in, options)
 	if err == nil {
 		return errAnswer
 	}
 	return nil
+}
+
+// signNothing has a request sign the hash of a body without bytes, whatever it sends.
+func signNothing(stack *middleware.Stack) error {
+	sign := func(
+		ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
+	) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		return next.HandleFinalize(v4.SetPayloadHash(ctx, fmt.Sprintf("%x", sha256.Sum256(nil))), in)
+	}
+	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("SignNothing", sign), "ComputePayloadHash", middleware.After)
 }
 
 // probeMultipart writes the object again as a multipart upload of one part, and aborts another one.

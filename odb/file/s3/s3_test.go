@@ -2,6 +2,7 @@ package s3_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -280,6 +281,11 @@ func TestProbe(t *testing.T) {
 		"conditions ignored": {times(9, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			w.WriteHeader(http.StatusOK)
 		}, conditional), "conditional writes", nil, ""},
+		"checksums ignored": {times(9, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			w.WriteHeader(http.StatusOK)
+		}, func(r *http.Request) bool {
+			return isPut(r) && r.Header.Get("X-Amz-Content-Sha256") == fmt.Sprintf("%x", sha256.Sum256(nil))
+		}), "checksums of uploads", nil, ""},
 		"no suffix ranges": {times(9, says(501, "NotImplemented"), suffix), "", s3.ErrProbe, "suffix ranges ("},
 		"ranges ignored": {times(9, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			_, _ = w.Write([]byte("0123456789abcdef"))

@@ -189,7 +189,7 @@ func (w *writer) sendPart(ctx context.Context, i int, size int64) error {
 		}
 		out, err := w.store.client.UploadPart(ctx, &s3.UploadPartInput{
 			Bucket: &w.store.location.Bucket, Key: aws.String(w.store.key(w.name)), UploadId: &upload,
-			PartNumber: aws.Int32(int32(i + 1)), Body: body, ContentLength: &size, ContentMD5: &sum,
+			PartNumber: aws.Int32(int32(i + 1)), Body: body, ContentLength: &size, ContentMD5: sum,
 		})
 		if err == nil && aws.ToString(out.ETag) == "" {
 			err = broken("a part that was sent has no ETag")
@@ -209,15 +209,34 @@ func (w *writer) sendPart(ctx context.Context, i int, size int64) error {
 	return nil
 }
 
-// body returns a reader of a range of the spool, and its checksum.
-func (w *writer) body(offset, size int64) (body io.ReadSeeker, sum string, err error) {
+// spoolReader reads a range of a spool. Its errors are those of the disk, whoever reads.
+type spoolReader struct{ *io.SectionReader }
+
+func (r spoolReader) Read(p []byte) (int, error) {
+	n, err := r.SectionReader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &localError{err}
+	}
+	return n, err
+}
+
+// WriteTo hides that of the section, which would pass over Read.
+func (r spoolReader) WriteTo(w io.Writer) (int64, error) {
+	return io.Copy(w, struct{ io.Reader }{r})
+}
+
+// body returns a reader of a range of the spool, and its checksum if the signature has none.
+func (w *writer) body(offset, size int64) (body io.ReadSeeker, sum *string, err error) {
+	section := spoolReader{io.NewSectionReader(w.spool, offset, size)}
+	if w.store.location.isPlain() {
+		return section, nil, nil
+	}
 	hash := md5.New() //nolint:gosec // see the import
-	section := io.NewSectionReader(w.spool, offset, size)
 	if _, err := io.Copy(hash, section); err != nil {
-		return nil, "", &localError{err}
+		return nil, nil, err
 	}
 	_, err = section.Seek(0, io.SeekStart)
-	return section, base64.StdEncoding.EncodeToString(hash.Sum(nil)), err
+	return section, aws.String(base64.StdEncoding.EncodeToString(hash.Sum(nil))), err
 }
 
 func (w *writer) uploadID() string {
@@ -313,7 +332,7 @@ func (w *writer) putWhole(ctx context.Context, size int64) error {
 		}
 		_, err = w.store.client.PutObject(ctx, &s3.PutObjectInput{
 			Bucket: &w.store.location.Bucket, Key: aws.String(w.store.key(w.name)), Metadata: w.metadata(),
-			Body: body, ContentLength: &size, ContentMD5: &sum, IfNoneMatch: condition,
+			Body: body, ContentLength: &size, ContentMD5: sum, IfNoneMatch: condition,
 		})
 		return err
 	})

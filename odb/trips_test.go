@@ -172,6 +172,8 @@ type rewindable struct {
 
 func (s *rewindable) OnRewind(call func()) { s.rewound = append(s.rewound, call) }
 
+func (s *rewindable) Rewinds() uint64 { return 0 } // no batch asks
+
 // TestCopiesForgetWhatIsLost has a store lose what a copy of a hot layer holds: it is stored again
 // when it is written again.
 func TestCopiesForgetWhatIsLost(t *testing.T) {

@@ -121,9 +121,15 @@ func (w *world) create(n byte) refs.RepoID {
 // set points refs to ids that a number makes, in one transaction; zero deletes.
 func (w *world) set(repo refs.RepoID, n byte, names ...string) {
 	w.t.Helper()
+	w.setIn(w.names, repo, n, names...)
+}
+
+// setIn is set through a server.
+func (w *world) setIn(store *refs.Store, repo refs.RepoID, n byte, names ...string) {
+	w.t.Helper()
 	change := refs.Change{Time: w.clock.Now(), Announced: func() { w.d.Told(webhook.Repository{ID: repo}) }}
 	change.Announce = func(b *kv.Batch, updates []refs.Entry) { b.Put(outboxKey(repo, updates[0].Sequence), nil) }
-	_, err := w.names.Update(w.t.Context(), repo, change, func(ctx context.Context, tx *refs.Tx) error {
+	_, err := store.Update(w.t.Context(), repo, change, func(ctx context.Context, tx *refs.Tx) error {
 		for _, name := range names {
 			err := tx.Set(ctx, name, nil, object.ID{n}, object.ZeroID)
 			if n == 0 {

@@ -34,7 +34,7 @@ type lane struct {
 	sending context.Context // of attempts under way: ends some time after ctx
 	storing context.Context // of what is known about them: ends some time after sending
 	ended   chan struct{}
-	losses  uint64        // of the deliverer when it was made
+	rewinds uint64        // of the store when it was made
 	wake    chan struct{} // holds one when there is something in the inbox
 	results chan attempt  // has room for all attempts
 
@@ -79,8 +79,8 @@ func (h *hookRow) host() string {
 func newLane(ctx context.Context, d *Deliverer, id hookID, hook hookRow) *lane {
 	l := &lane{
 		d: d, id: id, hook: hook, log: d.Logger.With("org", hook.Org, "host", hook.host()),
-		losses: d.losses.Load(),
-		ended:  make(chan struct{}), wake: make(chan struct{}, 1), results: make(chan attempt, laneSlots),
+		rewinds: d.rewinds(),
+		ended:   make(chan struct{}), wake: make(chan struct{}, 1), results: make(chan attempt, laneSlots),
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.sending = outlasting(l.ctx, d.Linger)
@@ -243,7 +243,7 @@ func (l *lane) load() error {
 
 // isLost reports whether what the lane has in memory may be of transactions that the store has
 // lost.
-func (l *lane) isLost() bool { return l.losses != l.d.losses.Load() }
+func (l *lane) isLost() bool { return l.rewinds != l.d.rewinds() }
 
 // await queues a repository for its turn, in which something has waited since a time.
 func (l *lane) await(id refs.RepoID, since time.Time) {

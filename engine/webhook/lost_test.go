@@ -3,10 +3,12 @@ package webhook_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +21,13 @@ import (
 type rewindable struct {
 	kv.Store
 	rewound []func()
+	count   atomic.Uint64
 	mu      sync.RWMutex
 }
 
 func (r *rewindable) OnRewind(call func()) { r.rewound = append(r.rewound, call) }
+
+func (r *rewindable) Rewinds() uint64 { return r.count.Load() }
 
 func (r *rewindable) Get(ctx context.Context, key []byte) ([]byte, error) {
 	r.mu.RLock()
@@ -39,6 +44,9 @@ func (r *rewindable) Read(ctx context.Context, set kv.ReadSet) (kv.Rows, error) 
 func (r *rewindable) Apply(ctx context.Context, b *kv.Batch) (kv.Commit, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	if !b.AllowsRewinds(r.count.Load()) {
+		return nil, &kv.ConflictError{}
+	}
 	return r.Store.Apply(ctx, b)
 }
 
@@ -80,6 +88,7 @@ func (r *rewindable) rewind(t *testing.T, before map[string]string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.count.Add(1)
 	for _, call := range r.rewound {
 		call()
 	}
@@ -142,5 +151,115 @@ func TestLostTransactions(t *testing.T) {
 				return slices.Contains(taken, want[0]) && slices.Contains(taken, want[1]) && w.idle()
 			})
 		})
+	}
+}
+
+// interrupted is a store that does something around one of its batches, which is on its way then.
+type interrupted struct {
+	*rewindable
+	gate          sync.RWMutex // held while nothing goes on
+	left          atomic.Int64 // batches up to that one
+	before, after func()
+}
+
+func (s *interrupted) Apply(ctx context.Context, b *kv.Batch) (kv.Commit, error) {
+	s.gate.RLock()
+	left := s.left.Add(-1)
+	s.gate.RUnlock()
+	if left == 0 {
+		s.before()
+		defer s.after()
+	}
+	return s.rewindable.Apply(ctx, b)
+}
+
+// underWay is how the store of a deliverer loses transactions while one of its batches about them
+// is on its way.
+type underWay struct {
+	batch int64 // which one
+	parks bool  // the receiver refuses the lost ones, again and again
+	soon  bool  // others have taken their numbers when the batch arrives
+}
+
+// lose does so, and awaits that those which took the numbers are sent. It reports false if there is
+// no such batch.
+func (u underWay) lose(t *testing.T) bool {
+	t.Helper()
+	w := newWorld(t)
+	store := &interrupted{rewindable: &rewindable{Store: w.keys}}
+	there := refs.Open(w.keys, refs.Options{Now: w.clock.Now}) // of another server
+	w.keys, w.names = store.rewindable, refs.Open(store.rewindable, refs.Options{Now: w.clock.Now})
+	w.d = w.deliverer(store, w.receivers)
+	repo := w.create(1)
+	w.d.Start()
+	w.set(repo, 1, "refs/heads/kept")
+	w.until("the first is sent", func() bool { return len(w.receivers.taken()) == 1 && w.idle() })
+	kept := store.rows(t)
+	others := func() {
+		for n, name := range []string{"refs/heads/lost", "refs/heads/b", "refs/heads/lost"} {
+			w.setIn(there, repo, 2+byte(n), name)
+		}
+	}
+	happened := make(chan struct{})
+	store.before = func() {
+		store.rewind(t, kept)
+		w.receivers.with(nil)
+		if u.soon {
+			others()
+		}
+	}
+	store.after = func() { close(happened) }
+	has := func() bool {
+		select {
+		case <-happened:
+			return true
+		default:
+			return false
+		}
+	}
+	if u.parks {
+		w.receivers.with(func(*delivery) (int, error) { return http.StatusTeapot, nil })
+	}
+	store.gate.Lock()
+	store.left.Store(u.batch)
+	for n := range byte(3) {
+		w.set(repo, 10+n, "refs/heads/lost")
+	}
+	store.gate.Unlock()
+	w.until("the batch, or all are sent", func() bool {
+		w.clock.advance(time.Minute)
+		return has() || w.idle()
+	})
+	if !has() {
+		return false
+	}
+	if !u.soon {
+		others()
+	}
+	w.until("those that took their numbers are sent", func() bool {
+		w.clock.advance(time.Minute)
+		taken := w.receivers.taken()
+		return slices.Contains(taken, "refs/heads/lost 02") && slices.Contains(taken, "refs/heads/b 03") &&
+			slices.Contains(taken, "refs/heads/lost 04") && w.idle()
+	})
+	return true
+}
+
+// TestLostTransactionsUnderWay tries each batch of the deliverer.
+func TestLostTransactionsUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, parks := range []bool{false, true} {
+		for _, soon := range []bool{false, true} {
+			t.Run(fmt.Sprintf("parked %t, soon %t", parks, soon), func(t *testing.T) {
+				t.Parallel()
+				u := underWay{batch: 1, parks: parks, soon: soon}
+				for (!u.parks || u.batch <= 6) && u.lose(t) { // one is parked, and tried four times more
+					u.batch++
+				}
+				if t.Logf("%d batches", u.batch-1); u.batch < 4 {
+					t.Error("too few")
+				}
+			})
+		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 func (l *lane) takeOver(ctx context.Context) error {
 	l.token = make([]byte, 16)
 	_, _ = rand.Read(l.token) // it never fails
-	b := kv.NewBatch()
+	b := l.newBatch()
 	b.Put(hookPrefix(kindOwner, l.id), l.token)
 	return l.d.apply(ctx, b)
 }
@@ -37,10 +37,14 @@ func (l *lane) apply(ctx context.Context, b *kv.Batch) {
 	l.overtaken = errors.Is(err, kv.ErrConflict) || l.overtaken
 }
 
-// newBatch begins a batch of the lane. What a panic has left of another one is not stored.
+// newBatch begins a batch of the lane, which fails once the store has lost transactions: rows of
+// those that take their numbers may look like those that the lane knows. What a panic has left of
+// another one is not stored.
 func (l *lane) newBatch() *kv.Batch {
 	l.storedNow = l.storedNow[:0]
-	return kv.NewBatch()
+	b := kv.NewBatch()
+	b.RequireRewinds(l.rewinds)
+	return b
 }
 
 // applied says that the batch of newBatch is stored.

@@ -124,8 +124,8 @@ type Deliverer struct {
 	hearing time.Time                 // when the first of those was told whose outbox is being read; zero: none is
 	lanes   map[hookID]*lane
 
-	losses atomic.Uint64                      // how often the store may have lost transactions
-	lost   atomic.Pointer[context.CancelFunc] // ends all work on what is in memory; nil: there is none
+	rewinder kv.Rewinder                        // the store, if it can lose transactions; else nil
+	lost     atomic.Pointer[context.CancelFunc] // ends all work on what is in memory; nil: there is none
 
 	heardAt map[refs.RepoID]time.Time // when run has read the outbox of repositories, as far as it matters
 	// Up to where run has read the outbox, so that it does not look at anything before again.
@@ -194,8 +194,8 @@ func New(c Config) *Deliverer {
 		lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64), heardAt: make(map[refs.RepoID]time.Time),
 	}
 	if rewinder, ok := c.KV.(kv.Rewinder); ok {
+		d.rewinder = rewinder
 		rewinder.OnRewind(func() {
-			d.losses.Add(1)
 			if lost := d.lost.Load(); lost != nil {
 				(*lost)()
 			}
@@ -237,6 +237,14 @@ func (d *Deliverer) runUntilLost(ctx context.Context) {
 		l.close()
 	}
 	d.forgetAll()
+}
+
+// rewinds returns how often the store may have lost transactions.
+func (d *Deliverer) rewinds() uint64 {
+	if d.rewinder == nil {
+		return 0
+	}
+	return d.rewinder.Rewinds()
 }
 
 // forgetAll empties the memory, while nothing runs.
@@ -306,6 +314,7 @@ func signal(wake chan struct{}) {
 func (d *Deliverer) update(ctx context.Context, prepare func(b *kv.Batch) error) error {
 	for {
 		b := kv.NewBatch()
+		b.RequireRewinds(d.rewinds())
 		err := rescue.Do(func() error { return prepare(b) }) // a panic is tried again where a failure is
 		if err := cmp.Or(err, ctx.Err()); err != nil {       // the latter also if what was read is of a store that lost some
 			return err

@@ -18,6 +18,7 @@ type Batch struct {
 	data       []byte
 	operations []record
 	required   []record
+	rewinds    *uint64
 	err        error
 }
 
@@ -102,6 +103,14 @@ func (b *Batch) RequireAbsent(key []byte) {
 	b.required = b.add(b.required, record{absent: true}, key, nil)
 }
 
+// RequireRewinds makes the batch fail with ErrConflict if the store is a [Rewinder] that has been
+// rewound more often than n times when it applies the batch: whatever the caller has in memory may
+// be lost, and rows that look the same may speak of something else.
+func (b *Batch) RequireRewinds(n uint64) { b.rewinds = &n }
+
+// AllowsRewinds reports whether the batch may be applied by a store that has been rewound n times.
+func (b *Batch) AllowsRewinds(n uint64) bool { return b.rewinds == nil || *b.rewinds >= n }
+
 // Append adds the operations and preconditions of another batch, in their order.
 func (b *Batch) Append(other *Batch) {
 	for p := range other.Preconditions() {
@@ -113,6 +122,9 @@ func (b *Batch) Append(other *Batch) {
 			second = op.End
 		}
 		b.operations = b.add(b.operations, record{kind: op.Kind}, op.Key, second)
+	}
+	if other.rewinds != nil && b.AllowsRewinds(*other.rewinds+1) {
+		b.rewinds = other.rewinds
 	}
 	if other.err != nil {
 		b.fail(other.err)

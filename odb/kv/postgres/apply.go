@@ -41,7 +41,7 @@ func (s *Store) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error) {
 			return err
 		}
 		defer s.turns.give(keys)
-		return c.apply(ctx, planOf(batch))
+		return c.apply(ctx, batch, planOf(batch))
 	})
 	switch {
 	case errors.Is(err, kv.ErrConflict):
@@ -67,14 +67,18 @@ func (c *call) takeTurn(ctx context.Context, keys []uint64) error {
 	return err
 }
 
-// apply sends a plan until it has happened, or cannot.
-func (c *call) apply(ctx context.Context, p *plan) error {
+// apply sends the plan of a batch until it has happened, or cannot.
+func (c *call) apply(ctx context.Context, batch *kv.Batch, p *plan) error {
 	for {
 		conn, err := c.acquire(ctx, c.store.writes)
 		if err != nil {
 			return err
 		}
 		state := sessionOf(conn.Conn())
+		if !batch.AllowsRewinds(state.rewinds) {
+			conn.Release()
+			return &kv.ConflictError{}
+		}
 		attempt := newAttempt(p, state)
 		// A large batch takes its time on the way and in the database.
 		state.link.setSilence(c.store.deadline/2 + time.Duration(p.size)*time.Second>>20)

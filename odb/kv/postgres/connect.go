@@ -39,10 +39,11 @@ const sessionKey = "packhorse session"
 
 // session is what belongs to one connection. Who has the connection uses it.
 type session struct {
-	link   *link
-	fence  [16]byte // the key of its row in kv_fence
-	number int64    // of that row, as this side knows it
-	warned bool     // by the server, since the last batch
+	link    *link
+	rewinds uint64   // of the store when it was connected
+	fence   [16]byte // the key of its row in kv_fence
+	number  int64    // of that row, as this side knows it
+	warned  bool     // by the server, since the last batch
 }
 
 // sessionOf returns the session of a connection of our pools.

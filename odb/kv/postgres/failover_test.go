@@ -81,8 +81,15 @@ func TestRewind(t *testing.T) {
 	if _, err := store.Get(t.Context(), []byte("lost")); !errors.Is(err, kv.ErrNotFound) {
 		t.Errorf("what is lost: %v", err)
 	}
-	if told.Load() != 1 {
-		t.Errorf("told %d times", told.Load())
+	if told.Load() != 1 || store.Rewinds() != 1 {
+		t.Errorf("told %d times, %d rewinds", told.Load(), store.Rewinds())
+	}
+	for before, want := range []error{kv.ErrConflict, nil} {
+		batch := batchOf("2", "after")
+		batch.RequireRewinds(uint64(before))
+		if _, err := store.Apply(t.Context(), batch); !errors.Is(err, want) {
+			t.Errorf("a batch of %d rewinds: %v", before, err)
+		}
 	}
 	if _, err := store.Get(t.Context(), []byte("kept too")); err != nil {
 		t.Error(err)

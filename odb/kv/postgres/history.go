@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -15,6 +16,7 @@ type history struct {
 	mu       sync.Mutex // guards the fields below, and is held while rewound is called
 	timeline string     // empty before the first connection
 	rewound  []func()
+	count    atomic.Uint64 // how often it has changed
 }
 
 // OnRewind implements [kv.Rewinder].
@@ -23,6 +25,9 @@ func (s *Store) OnRewind(call func()) {
 	defer s.history.mu.Unlock()
 	s.history.rewound = append(s.history.rewound, call)
 }
+
+// Rewinds implements [kv.Rewinder].
+func (s *Store) Rewinds() uint64 { return s.history.count.Load() }
 
 // historySQL asks for the timeline as the name of a file of the log has it. A control file has the
 // new one only after a checkpoint.
@@ -39,17 +44,28 @@ func (s *Store) noteHistory(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
+	rewinds := s.enterHistory(timeline)
+	if state, pooled := conn.PgConn().CustomData()[sessionKey].(*session); pooled {
+		state.rewinds = rewinds
+	}
+	return nil
+}
+
+// enterHistory returns how often the timeline has changed up to the given one, which is that of a
+// new connection.
+func (s *Store) enterHistory(timeline string) uint64 {
 	h := &s.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.timeline
 	h.timeline = timeline
 	if before == "" || before == timeline {
-		return nil
+		return h.count.Load()
 	}
 	s.logger.Warn("kv: the database goes on with another history", "timeline", timeline, "before", before)
+	h.count.Add(1)
 	for _, call := range h.rewound {
 		call()
 	}
-	return nil
+	return h.count.Load()
 }

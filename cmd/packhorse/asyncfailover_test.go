@@ -26,7 +26,7 @@ import (
 func TestAsynchronousFailover(t *testing.T) {
 	t.Parallel()
 	rounds := longStormRounds(t)
-	heard := &heardEvents{events: map[string]bool{}}
+	heard := &heardEvents{events: map[string]bool{}, attempts: map[string][]string{}}
 	receiver := httptest.NewServer(heard)
 	defer receiver.Close()
 	dir := t.TempDir()
@@ -195,6 +195,7 @@ type heardEvents struct {
 	mu       sync.Mutex      // guards the fields below
 	events   map[string]bool // refs and where they went
 	refusing bool
+	attempts map[string][]string // at each ref, for the report of a failure
 }
 
 func (h *heardEvents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -205,6 +206,8 @@ func (h *heardEvents) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.attempts[event.Ref] = append(h.attempts[event.Ref], fmt.Sprintf("%s %s %s refused %t",
+		time.Now().Format(time.TimeOnly+".000"), r.Header.Get("X-Pierre-Delivery"), event.After, h.refusing))
 	if h.refusing {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -239,8 +242,10 @@ func (h *heardEvents) await(t *testing.T, journal []journalEvent, left func() st
 			return
 		}
 		if time.Since(begun) > patienceOfTests {
-			t.Fatalf("%d of %d events never arrived, such as %v; left to do: %s", len(missing), len(journal),
-				missing[:min(len(missing), 10)], left())
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			t.Fatalf("%d of %d events never arrived, such as %v; left to do: %s\nattempts at its ref:\n%s", len(missing),
+				len(journal), missing[:min(len(missing), 10)], left(), strings.Join(h.attempts[strings.Fields(missing[0])[1]], "\n"))
 		}
 	}
 }

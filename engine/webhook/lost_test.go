@@ -154,23 +154,44 @@ func TestLostTransactions(t *testing.T) {
 	}
 }
 
-// interrupted is a store that does something around one of its batches, which is on its way then.
+// interrupted is a store that does something before one of its batches, which is on its way then.
 type interrupted struct {
 	*rewindable
-	gate          sync.RWMutex // held while nothing goes on
-	left          atomic.Int64 // batches up to that one
-	before, after func()
+	gate     sync.Mutex // guards left; held while nothing goes on
+	left     int64      // batches up to that one
+	before   func()
+	happened chan struct{} // closed behind that one
 }
 
 func (s *interrupted) Apply(ctx context.Context, b *kv.Batch) (kv.Commit, error) {
-	s.gate.RLock()
-	left := s.left.Add(-1)
-	s.gate.RUnlock()
-	if left == 0 {
+	s.gate.Lock()
+	s.left--
+	is := s.left == 0
+	s.gate.Unlock()
+	if is {
 		s.before()
-		defer s.after()
+		defer close(s.happened)
 	}
 	return s.rewindable.Apply(ctx, b)
+}
+
+// has reports whether the batch has been applied.
+func (s *interrupted) has() bool {
+	select {
+	case <-s.happened:
+		return true
+	default:
+		return false
+	}
+}
+
+// disarm has nothing more happen, and reports whether it has, or is about to.
+func (s *interrupted) disarm() bool {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	armed := s.left > 0
+	s.left = 0
+	return !armed
 }
 
 // underWay is how the store of a deliverer loses transactions while one of its batches about them
@@ -186,7 +207,7 @@ type underWay struct {
 func (u underWay) lose(t *testing.T) bool {
 	t.Helper()
 	w := newWorld(t)
-	store := &interrupted{rewindable: &rewindable{Store: w.keys}}
+	store := &interrupted{rewindable: &rewindable{Store: w.keys}, happened: make(chan struct{})}
 	there := refs.Open(w.keys, refs.Options{Now: w.clock.Now}) // of another server
 	w.keys, w.names = store.rewindable, refs.Open(store.rewindable, refs.Options{Now: w.clock.Now})
 	w.d = w.deliverer(store, w.receivers)
@@ -200,7 +221,6 @@ func (u underWay) lose(t *testing.T) bool {
 			w.setIn(there, repo, 2+byte(n), name)
 		}
 	}
-	happened := make(chan struct{})
 	store.before = func() {
 		store.rewind(t, kept)
 		w.receivers.with(nil)
@@ -208,31 +228,23 @@ func (u underWay) lose(t *testing.T) bool {
 			others()
 		}
 	}
-	store.after = func() { close(happened) }
-	has := func() bool {
-		select {
-		case <-happened:
-			return true
-		default:
-			return false
-		}
-	}
 	if u.parks {
 		w.receivers.with(func(*delivery) (int, error) { return http.StatusTeapot, nil })
 	}
 	store.gate.Lock()
-	store.left.Store(u.batch)
+	store.left = u.batch
 	for n := range byte(3) {
 		w.set(repo, 10+n, "refs/heads/lost")
 	}
 	store.gate.Unlock()
 	w.until("the batch, or all are sent", func() bool {
 		w.clock.advance(time.Minute)
-		return has() || w.idle()
+		return store.has() || w.idle()
 	})
-	if !has() {
+	if !store.disarm() {
 		return false
 	}
+	<-store.happened
 	if !u.soon {
 		others()
 	}
@@ -252,11 +264,16 @@ func TestLostTransactionsUnderWay(t *testing.T) {
 		for _, soon := range []bool{false, true} {
 			t.Run(fmt.Sprintf("parked %t, soon %t", parks, soon), func(t *testing.T) {
 				t.Parallel()
-				u := underWay{batch: 1, parks: parks, soon: soon}
-				for (!u.parks || u.batch <= 6) && u.lose(t) { // one is parked, and tried four times more
-					u.batch++
+				batches := int64(0)
+				for found := true; found && (!parks || batches < 6); { // one is parked, and tried four times more
+					t.Run(fmt.Sprint(batches+1), func(t *testing.T) { // each has a store of its own
+						found = underWay{batch: batches + 1, parks: parks, soon: soon}.lose(t)
+					})
+					if found {
+						batches++
+					}
 				}
-				if t.Logf("%d batches", u.batch-1); u.batch < 4 {
+				if t.Logf("%d batches", batches); batches < 3 {
 					t.Error("too few")
 				}
 			})

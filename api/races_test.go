@@ -12,8 +12,8 @@ import (
 	"packhorse/odb/kv"
 )
 
-// losing is a store on which batches fail with conflicts, without other writers. Rows that ask other
-// servers to yield are put: they decide nothing.
+// losing is a store on which batches fail with conflicts, without other writers. Rows that ask
+// other servers to yield are put: they decide nothing.
 type losing struct {
 	kv.Store
 

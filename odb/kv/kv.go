@@ -107,8 +107,8 @@ type Rewinder interface {
 	// OnRewind has call called when the store may have lost something, before any read returns of what
 	// is left. call does not block, and does not use the store.
 	OnRewind(call func())
-	// Rewinds returns how often that has happened, at least until a call of OnRewind has returned. See
-	// [Batch.RequireRewinds].
+	// Rewinds returns how often that has happened, the present time included while the functions of
+	// OnRewind are called. See [Batch.RequireRewinds].
 	Rewinds() uint64
 }
 

@@ -220,11 +220,6 @@ func (r spoolReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo hides that of the section, which would pass over Read.
-func (r spoolReader) WriteTo(w io.Writer) (int64, error) {
-	return io.Copy(w, struct{ io.Reader }{r})
-}
-
 // body returns a reader of a range of the spool, and its checksum if the signature has none.
 func (w *writer) body(offset, size int64) (body io.ReadSeeker, sum *string, err error) {
 	section := spoolReader{io.NewSectionReader(w.spool, offset, size)}

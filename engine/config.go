@@ -40,7 +40,7 @@ type Config struct {
 	Background  bool
 	Scrub       ScrubOptions
 	// Processors are shared out among requests. What is computed in the background for webhooks takes
-	// turns there, as their organizations'; it takes none with nil.
+	// turns there, as their organizations', and maintenance is charged to those; neither with nil.
 	Processors *fair.Processors
 	// Census is the interval of counts of all that is stored; 0: nothing is counted.
 	Census time.Duration

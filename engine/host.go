@@ -120,6 +120,7 @@ type Host struct {
 	auxiliaries *maintain.Auxiliaries // bitmaps and path filters
 	histories   *maintain.Auxiliaries // trigrams and path histories, after those
 	maintaining chan struct{}         // holds one when a maintenance runs
+	processors  *fair.Processors      // Config.Processors
 
 	scrubbed scrubCounts
 	census   atomic.Pointer[Census] // nil: none was taken
@@ -163,13 +164,15 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 	}
 	var objects *odb.Store
 	busy := func() bool { return objects.Busy() }
-	histories := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID) error {
+	histories := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID, owner string) error {
+		ctx = c.Processors.Background(ctx, fair.Tenant{Org: owner})
 		trigrams := repack.BuildTrigrams(ctx, objects, pool, c.Maintenance.Pause)
 		return errors.Join(trigrams, repack.BuildHistories(ctx, objects, pool, c.Maintenance.Pause))
 	}, busy, c.Logger)
 	// These take many times longer, so that no other pool's bitmaps wait for them.
-	auxiliaries := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID) error {
-		defer histories.Add(pool)
+	auxiliaries := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID, owner string) error {
+		defer histories.Add(pool, owner)
+		ctx = c.Processors.Background(ctx, fair.Tenant{Org: owner})
 		return repack.BuildAuxiliary(ctx, objects, pool, c.Maintenance.Pause)
 	}, busy, c.Logger)
 	c.Objects.GrewLarge = auxiliaries.Add
@@ -232,6 +235,7 @@ func Open(ctx context.Context, c Config) (*Host, error) {
 		auxiliaries: auxiliaries,
 		histories:   histories,
 		maintaining: make(chan struct{}, 1),
+		processors:  c.Processors,
 		left:        make(chan struct{}, 1),
 		joined:      joined,
 	}

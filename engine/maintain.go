@@ -12,6 +12,7 @@ import (
 	"packhorse/engine/catalog"
 	"packhorse/engine/maintain"
 	"packhorse/odb"
+	"packhorse/odb/fair"
 	"packhorse/odb/kv"
 	"packhorse/odb/packgen"
 	"packhorse/odb/repack"
@@ -127,11 +128,12 @@ func (h *Host) maintainOne(
 		Grace: settings.Grace, KeepHistory: keep, JournalAge: settings.JournalAge, PruneShare: options.PruneShare,
 		Compact: repack.CompactOptions{RepackOptions: options.RepackOptions, All: options.All, Settle: options.Settle},
 	}
+	job.Compact.Owner = rec.Org
 	done := Maintained{Org: rec.Org, Name: rec.Name}
 	if options.Begins != nil {
 		options.Begins(rec.Org, rec.Name)
 	}
-	done.Report, err = job.Run(ctx)
+	done.Report, err = job.Run(h.processors.Background(ctx, fair.Tenant{Org: rec.Org, Repo: rec.Name}))
 	if err = errors.Join(err, h.quotas.Changed(context.WithoutCancel(ctx), rec.Pool)); err != nil {
 		err = fmt.Errorf("maintain repository %s: %w", id, err)
 	}
@@ -198,6 +200,7 @@ func (b background) Compact(
 		}()
 	}
 	options.Room = b.space.Room
+	ctx = b.processors.Background(ctx, fair.Tenant{Org: options.Owner})
 	done, err = repack.Compact(ctx, b.objects, pool, options)
 	err = errors.Join(err, b.quotas.Changed(context.WithoutCancel(ctx), pool))
 	if errors.Is(err, odb.ErrNoPool) { // the repository has been deleted

@@ -122,9 +122,9 @@ type Options struct {
 	// Now is the clock for the age of obsolete entries; time.Now when nil.
 	Now func() time.Time
 	// GrewLarge is called with a pool that got a segment of AuxiliaryCount objects or more, for which
-	// bitmaps and path filters are worth building. The writer calls it, so it must not wait. It may be
-	// nil.
-	GrewLarge func(pool PoolID)
+	// bitmaps and path filters are worth building, and its owner. The writer calls it, so it must not
+	// wait. It may be nil.
+	GrewLarge func(pool PoolID, owner string)
 	// Grew is called with the size of each write to a pool. The writer calls it, so it must not wait.
 	// It may be nil.
 	Grew func(pool PoolID, by Growth)

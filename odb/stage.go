@@ -318,7 +318,7 @@ func (q *Quarantine) Settled(ctx context.Context) {
 		q.store.registered(ctx, names...)
 	}
 	if isLarge && q.store.options.GrewLarge != nil {
-		q.store.options.GrewLarge(q.view.pool)
+		q.store.options.GrewLarge(q.view.pool, q.view.owner)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // another, on one goroutine that runs while pools wait. These files only speed up reads: a failure
 // is logged, and the pool is served without them.
 type Auxiliaries struct {
-	build func(ctx context.Context, pool odb.PoolID) error
+	build func(ctx context.Context, pool odb.PoolID, owner string) error
 	busy  func() bool // requests are served
 	log   *slog.Logger
 
@@ -35,28 +35,29 @@ type Auxiliaries struct {
 // auxiliaryTask is a pool that was added. Additions are numbered from 1.
 type auxiliaryTask struct {
 	pool   odb.PoolID
+	owner  string
 	number uint64
 }
 
-// NewAuxiliaries returns a queue that calls build for each pool. busy reports whether requests are
-// served. The caller closes the queue.
+// NewAuxiliaries returns a queue that calls build for each pool and its owner. busy reports whether
+// requests are served. The caller closes the queue.
 func NewAuxiliaries(
-	build func(ctx context.Context, pool odb.PoolID) error, busy func() bool, log *slog.Logger,
+	build func(ctx context.Context, pool odb.PoolID, owner string) error, busy func() bool, log *slog.Logger,
 ) *Auxiliaries {
 	a := &Auxiliaries{build: build, busy: busy, log: log, moved: make(chan struct{})}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }
 
-// Add queues a pool. It never waits for work.
-func (a *Auxiliaries) Add(pool odb.PoolID) {
+// Add queues a pool of an owner. It never waits for work.
+func (a *Auxiliaries) Add(pool odb.PoolID, owner string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx.Err() != nil {
 		return
 	}
 	a.added++
-	a.waiting = append(a.waiting, auxiliaryTask{pool, a.added})
+	a.waiting = append(a.waiting, auxiliaryTask{pool, owner, a.added})
 	if !a.running {
 		a.running = true
 		rescue.Go(&a.work, a.run, func(err error) {
@@ -66,10 +67,10 @@ func (a *Auxiliaries) Add(pool odb.PoolID) {
 }
 
 func (a *Auxiliaries) run() error {
-	for pool, ok := a.next(); ok; pool, ok = a.next() {
-		err := rescue.Do(func() error { return a.build(a.ctx, pool) })
+	for task, ok := a.next(); ok; task, ok = a.next() {
+		err := rescue.Do(func() error { return a.build(a.ctx, task.pool, task.owner) })
 		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, odb.ErrNoPool) {
-			a.log.WarnContext(a.ctx, "failed to build auxiliary files", "pool", pool.String(), "error", err)
+			a.log.WarnContext(a.ctx, "failed to build auxiliary files", "pool", task.pool.String(), "error", err)
 		}
 	}
 	// Without this the memory of a large push and of this work would stay with the process until much
@@ -82,7 +83,7 @@ func (a *Auxiliaries) run() error {
 
 // next takes the pool to be worked on, however often it was added; false ends the goroutine. Pools
 // that were taken before are done.
-func (a *Auxiliaries) next() (odb.PoolID, bool) {
+func (a *Auxiliaries) next() (auxiliaryTask, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx.Err() != nil {
@@ -96,11 +97,11 @@ func (a *Auxiliaries) next() (odb.PoolID, bool) {
 	close(a.moved)
 	a.moved = make(chan struct{})
 	if !a.running {
-		return odb.PoolID{}, false
+		return auxiliaryTask{}, false
 	}
-	pool := a.waiting[0].pool
-	a.waiting = slices.DeleteFunc(a.waiting, func(t auxiliaryTask) bool { return t.pool == pool })
-	return pool, true
+	task := a.waiting[0]
+	a.waiting = slices.DeleteFunc(a.waiting, func(t auxiliaryTask) bool { return t.pool == task.pool })
+	return task, true
 }
 
 // Await waits for all pools that were added before the call. Errors: that of ctx.

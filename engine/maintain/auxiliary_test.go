@@ -17,7 +17,10 @@ func TestAuxiliaries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		gates := make(map[odb.PoolID]chan struct{})
-		q := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID) error {
+		q := maintain.NewAuxiliaries(func(ctx context.Context, pool odb.PoolID, owner string) error {
+			if owner != "owner of "+string(rune(pool[0])) {
+				t.Errorf("pool %c is of %q", pool[0], owner)
+			}
 			if pool[0] == 'b' {
 				defer panic("it cannot be built")
 			}
@@ -30,7 +33,7 @@ func TestAuxiliaries(t *testing.T) {
 		}, func() bool { return true }, slog.New(slog.DiscardHandler))
 		add := func(pools string) {
 			for _, pool := range []byte(pools) {
-				q.Add(odb.PoolID{pool})
+				q.Add(odb.PoolID{pool}, "owner of "+string(rune(pool)))
 			}
 		}
 		open := func(pool byte) { close(gates[odb.PoolID{pool}]) }

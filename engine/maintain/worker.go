@@ -1,6 +1,7 @@
 package maintain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -88,7 +89,7 @@ func (w *Worker) count(pool odb.PoolID, by odb.Growth) {
 		ObjectCount:  before.ObjectCount + by.ObjectCount,
 		HotBytes:     before.HotBytes + by.HotBytes,
 		SegmentCount: before.SegmentCount + by.SegmentCount,
-		Owner:        by.Owner,
+		Owner:        cmp.Or(by.Owner, before.Owner),
 	}
 	w.grown[pool] = sum
 	if !w.isDue(before) && w.isDue(sum) {
@@ -220,9 +221,11 @@ func (w *Worker) compactNext(ctx context.Context) {
 	}
 	pool := next.pool
 	begun := time.Now()
+	options := repack.CompactOptions{RepackOptions: w.pace()}
+	options.Owner = next.owner
 	var done repack.Compacted
 	err := rescue.Do(func() (err error) {
-		done, err = w.host.Compact(ctx, pool, repack.CompactOptions{RepackOptions: w.pace()})
+		done, err = w.host.Compact(ctx, pool, options)
 		return err
 	})
 	if _, ok := errors.AsType[*rescue.PanicError](err); ok {

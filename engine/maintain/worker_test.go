@@ -1,6 +1,7 @@
 package maintain_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 // stroke.
 type host struct {
 	compact      func(odb.PoolID) error
+	owners       func(pool odb.PoolID, owner string) // told of each compaction; nil: nobody is
 	round, sweep func() error
 
 	mu   sync.Mutex // guards done and last
@@ -32,8 +34,13 @@ type host struct {
 	last time.Time // when the last round began
 }
 
-func (h *host) Compact(_ context.Context, pool odb.PoolID, _ repack.CompactOptions) (repack.Compacted, error) {
+func (h *host) Compact(
+	_ context.Context, pool odb.PoolID, options repack.CompactOptions,
+) (repack.Compacted, error) {
 	h.add(rune(pool[0]))
+	if h.owners != nil {
+		h.owners(pool, options.Owner)
+	}
 	if h.compact == nil {
 		return repack.Compacted{}, nil
 	}
@@ -195,16 +202,16 @@ func TestWorkerStoreAway(t *testing.T) {
 func TestWorkerOwners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		owners := map[byte]string{'x': "one", 'X': "two", 'Y': "two"}
 		w, h := newWorker(time.Hour), &host{}
-		for _, pool := range []byte("abcdXefYxg") {
-			owner := "many"
-			switch pool {
-			case 'x':
-				owner = "one"
-			case 'X', 'Y':
-				owner = "two"
+		h.owners = func(pool odb.PoolID, owner string) {
+			if want := cmp.Or(owners[pool[0]], "many"); owner != want {
+				t.Errorf("pool %c is compacted for %q, want %q", pool[0], owner, want)
 			}
-			w.Grew(odb.PoolID{pool}, odb.Growth{ObjectCount: 10, Owner: owner})
+		}
+		for _, pool := range []byte("abcdXefYxg") {
+			w.Grew(odb.PoolID{pool}, odb.Growth{ObjectCount: 9, Owner: cmp.Or(owners[pool], "many")})
+			w.Grew(odb.PoolID{pool}, odb.Growth{ObjectCount: 1}) // what rewrites it may not know whose it is
 		}
 		defer start(w, h)()
 		h.wants(t, "aXxbYcdefg")

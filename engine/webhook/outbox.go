@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,9 +20,11 @@ const (
 	// forgetAfter is the time after which the rows of a removed hook are deleted: a broken edit of
 	// the configuration loses nothing.
 	forgetAfter = time.Hour
-	// gather is the time, of the machine, between two readings of the outbox of one repository: what
-	// happens to it meanwhile costs its webhooks no more than one change.
-	gather = 100 * time.Millisecond
+	// gather is the time, of the machine, between two readings of the outbox of one repository, for
+	// each gatherHooks webhooks or a part of them: what happens to it meanwhile costs them no more
+	// than one change.
+	gather      = 100 * time.Millisecond
+	gatherHooks = 16
 	// expireEvery is the interval of checks for expired dead letters, and deadAge their life.
 	expireEvery = time.Hour
 	deadAge     = 30 * 24 * time.Hour
@@ -50,10 +53,9 @@ func (d *Deliverer) run(ctx context.Context) {
 		}
 		repos, rest := d.takeTold(time.Now())
 		for _, repo := range repos {
-			if err := d.hear(ctx, repo); err != nil {
-				d.logFailure(ctx, "read outbox", err) // the next sweep finds it again
-			}
-			d.heardAt[repo.ID] = time.Now()
+			hooks, err := d.hear(ctx, repo)
+			d.logFailure(ctx, "read outbox", err) // the next sweep finds it again
+			d.restsUntil[repo.ID] = time.Now().Add(restOf(hooks))
 		}
 		d.heard()
 		if len(repos) > 0 {
@@ -129,18 +131,14 @@ func (d *Deliverer) hasLane(id hookID) bool {
 // repositories does not delay the events of the others. Those that were read lately have to rest;
 // without others it returns for how long.
 func (d *Deliverer) takeTold(now time.Time) (repos []Repository, rest time.Duration) {
-	for id, at := range d.heardAt {
-		if now.Sub(at) >= gather {
-			delete(d.heardAt, id)
-		}
-	}
+	maps.DeleteFunc(d.restsUntil, func(_ refs.RepoID, until time.Time) bool { return !now.Before(until) })
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hearing = time.Time{}
 	for org, queued := range d.queued {
 		i := slices.IndexFunc(queued, func(repo Repository) bool {
-			at, rests := d.heardAt[repo.ID]
-			if left := gather - now.Sub(at); rests && (rest == 0 || left < rest) {
+			until, rests := d.restsUntil[repo.ID]
+			if left := until.Sub(now); rests && (rest == 0 || left < rest) {
 				rest = left
 			}
 			return !rests
@@ -169,6 +167,11 @@ func (d *Deliverer) heard() {
 	d.hearing = time.Time{}
 }
 
+// restOf is the time between two readings of the outbox of a repository with so many hooks.
+func restOf(hooks int) time.Duration {
+	return gather * time.Duration(max(1, (hooks+gatherHooks-1)/gatherHooks))
+}
+
 // findWaiting processes all rows of the outbox, including those of other and earlier processes.
 func (d *Deliverer) findWaiting(ctx context.Context) error {
 	for id, err := range d.Source.Waiting(ctx) {
@@ -180,24 +183,25 @@ func (d *Deliverer) findWaiting(ctx context.Context) error {
 	return nil
 }
 
-// hear passes the outbox rows of a repository to all hooks of its organization.
-func (d *Deliverer) hear(ctx context.Context, repo Repository) error {
+// hear passes the outbox rows of a repository to all hooks of its organization, and returns their
+// number.
+func (d *Deliverer) hear(ctx context.Context, repo Repository) (count int, err error) {
 	id := repo.ID
 	if repo.Org == "" {
 		named, err := d.Source.Repository(ctx, id)
 		if err != nil && !errors.Is(err, refs.ErrRepositoryNotFound) {
-			return err
+			return 0, err
 		}
 		repo = named
 	}
 	var hooks []hookRow
 	var last uint64
-	err := d.Turn(ctx, repo.tenant(), func(ctx context.Context) (err error) {
+	err = d.Turn(ctx, repo.tenant(), func(ctx context.Context) (err error) {
 		hooks, last, err = d.pass(ctx, id)
 		return err
 	})
 	if err != nil || last == 0 {
-		return err
+		return 0, err
 	}
 	if len(d.seen) >= seenMax {
 		clear(d.seen)
@@ -206,7 +210,7 @@ func (d *Deliverer) hear(ctx context.Context, repo Repository) error {
 	for _, hook := range hooks {
 		d.lane(ctx, hook).post(id)
 	}
-	return nil
+	return len(hooks), nil
 }
 
 // pass moves the outbox rows of a repository to the streams of the hooks of its organization, and

@@ -127,7 +127,7 @@ type Deliverer struct {
 	rewinder kv.Rewinder                        // the store, if it can lose transactions; else nil
 	lost     atomic.Pointer[context.CancelFunc] // ends all work on what is in memory; nil: there is none
 
-	heardAt map[refs.RepoID]time.Time // when run has read the outbox of repositories, as far as it matters
+	restsUntil map[refs.RepoID]time.Time // until when run does not read the outbox of repositories again
 	// Up to where run has read the outbox, so that it does not look at anything before again.
 	seen map[refs.RepoID]uint64
 
@@ -191,7 +191,7 @@ func New(c Config) *Deliverer {
 		Config: c, wake: make(chan struct{}, 1),
 		attempts: newAttempts(AttemptsMax, attemptsOrgMax), opening: newOpening(),
 		told: make(map[refs.RepoID]time.Time), queued: make(map[string][]Repository),
-		lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64), heardAt: make(map[refs.RepoID]time.Time),
+		lanes: make(map[hookID]*lane), seen: make(map[refs.RepoID]uint64), restsUntil: make(map[refs.RepoID]time.Time),
 	}
 	if rewinder, ok := c.KV.(kv.Rewinder); ok {
 		d.rewinder = rewinder
@@ -256,7 +256,7 @@ func (d *Deliverer) forgetAll() {
 	d.hearing = time.Time{}
 	clear(d.lanes)
 	clear(d.seen)
-	clear(d.heardAt)
+	clear(d.restsUntil)
 }
 
 // Stop begins no more attempts, and waits for those under way. What came of them is stored. One

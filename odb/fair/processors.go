@@ -39,8 +39,8 @@ const (
 // of turns for computations is the number of processors, and one less while requests of others
 // arrive. Requests have one turn more than there are processors, so that none is idle while a turn
 // waits for the disk or changes hands; but only as many as processors while other organizations
-// send requests, whose goroutines would come to a processor late. All methods may be called
-// concurrently.
+// send requests, whose goroutines would come to a processor late. Maintenance takes no turns; its
+// time is a debt of its tenant ([Debit]). All methods may be called concurrently.
 type Processors struct {
 	count   int
 	made    time.Time

@@ -47,7 +47,7 @@ func OpenOn(ctx context.Context, keys kv.Store, files file.Store, options odb.Op
 	}
 	var store *odb.Store
 	if options.AuxiliaryCount > 0 {
-		options.GrewLarge = func(pool odb.PoolID) {
+		options.GrewLarge = func(pool odb.PoolID, _ string) {
 			if err := repack.BuildAuxiliary(ctx, store, pool, 0); err != nil && !errors.Is(err, odb.ErrNoPool) {
 				panic(err) // the caller has no way to return it
 			}

@@ -24,6 +24,8 @@ type RepackOptions struct {
 	// Pause is the length of rests as a share of the time of work: 0 means no rests, 1 means rests for
 	// half of the time.
 	Pause float64
+	// Owner is that of the pool; see [odb.View.For].
+	Owner string
 	// Anew searches a delta for every object and reuses none, as git repack -F does.
 	Anew bool
 	// Room, if set, is called with a size in bytes before the work writes, and again now and then. It
@@ -50,7 +52,7 @@ type Repack struct {
 // closes it before rewrite.
 func NewRepack(ctx context.Context, rewrite *odb.Rewrite, options RepackOptions) (*Repack, error) {
 	options.Workers = cmp.Or(options.Workers, 1)
-	linked := rewrite.View().Linked() // objects that a fork may not read are kept, too
+	linked := rewrite.View().For(options.Owner).Linked() // objects that a fork may not read are kept, too
 	inv, err := newInventory(ctx, linked)
 	if err != nil {
 		return nil, err

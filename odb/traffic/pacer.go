@@ -27,6 +27,9 @@ func NewPacer(requests *Requests, pause float64) *Pacer {
 // core; a typical commit takes 500 µs. Without rests the kernel lets a request wait for up to 4 ms.
 const paceStretch = 100 * time.Microsecond
 
+// sharedPause is how many times longer work for one organization rests while others are served.
+const sharedPause = 4
+
 // Rest returns at once, or after a rest if one is due; goroutines that share a pacer rest together.
 // On a nil Pacer the work is that of a request: Rest gives up its turn if another one is due.
 // Errors: that of ctx; [fair.ErrWork].
@@ -48,7 +51,11 @@ func (p *Pacer) Rest(ctx context.Context) error {
 		p.begun = now
 		return ctx.Err()
 	}
-	timer := time.NewTimer(time.Duration(float64(worked) * p.pause))
+	pause := p.pause
+	if fair.Debit(ctx, worked) {
+		pause *= sharedPause
+	}
+	timer := time.NewTimer(time.Duration(float64(worked) * pause))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"packhorse/odb/fair"
 )
 
 // TestPacer asks how long work in the background rests, with and without requests.
@@ -47,6 +49,42 @@ func TestPacer(t *testing.T) {
 		var none *Pacer
 		if err := none.Rest(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestPacerOfOrganizations has work for an organization rest while requests of others are served.
+func TestPacerOfOrganizations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		requests, processors := &Requests{}, fair.NewProcessors(1)
+		requests.Begin()
+		pace := NewPacer(requests, 1)
+		ctx := processors.Background(t.Context(), fair.Tenant{Org: "a"})
+		for _, test := range []struct {
+			org  string // whose request is served before
+			want time.Duration
+		}{{"", time.Millisecond}, {"a", time.Millisecond}, {"b", sharedPause * time.Millisecond}, {"", time.Millisecond}} {
+			if test.org != "" {
+				account := processors.Account(fair.Tenant{Org: test.org}, 0)
+				if err := account.Begin(ctx, true, 0); err != nil {
+					t.Fatal(err)
+				}
+				account.End()
+			}
+			if err := pace.Rest(ctx); err != nil { // a stretch begins
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+			begun := time.Now()
+			if err := pace.Rest(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(begun); got != test.want {
+				t.Errorf("beside a request of %q it rests for %v, want %v", test.org, got, test.want)
+			}
+			time.Sleep(time.Second)
+			pace.begun = time.Time{}
 		}
 	})
 }

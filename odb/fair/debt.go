@@ -1,0 +1,47 @@
+package fair
+
+import (
+	"context"
+	"time"
+)
+
+// debtMax bounds how far a debt puts a tenant behind its siblings: after maintenance for minutes
+// its requests do not wait for minutes.
+const debtMax = 50 * time.Millisecond
+
+type debtorKey struct{}
+
+// debtor is the tenant that work of the background is for.
+type debtor struct {
+	processors *Processors
+	tenant     Tenant
+}
+
+// Background returns a context for work of the background that takes no turns. [Debit] charges it
+// to the tenant. On nil Processors, and for a tenant without an organization, it returns ctx.
+func (p *Processors) Background(ctx context.Context, t Tenant) context.Context {
+	if p == nil || t.Org == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, debtorKey{}, debtor{p, t})
+}
+
+// Debit charges the time that work of [Processors.Background] has taken to its tenant, whose
+// requests come later for it. It reports whether requests of other organizations are served
+// meanwhile. Other work is charged to nobody.
+func Debit(ctx context.Context, took time.Duration) (shared bool) {
+	if d, is := ctx.Value(debtorKey{}).(debtor); is {
+		return d.processors.debit(d.tenant, took)
+	}
+	return false
+}
+
+func (p *Processors) debit(t Tenant, took time.Duration) (isShared bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n := p.enterLocked(&p.requests, t); n.parent != nil; n = n.parent {
+		n.used = max(n.used, min(n.used+int64(took), n.parent.start+int64(debtMax)))
+		n.sort()
+	}
+	return time.Since(p.foreignLocked(t).at) < shared
+}

@@ -1,0 +1,95 @@
+package fair_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"packhorse/odb/fair"
+)
+
+// What the background does for an organization delays its requests, by no more than 50 ms, and not
+// those of others.
+func TestDebit(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		debts []time.Duration
+		wants time.Duration // for which b is served before a
+	}{
+		{name: "none"},
+		{name: "some", debts: []time.Duration{3 * time.Millisecond, 7 * time.Millisecond}, wants: 10 * time.Millisecond},
+		{name: "much", debts: []time.Duration{time.Hour, time.Minute}, wants: 50 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := fair.NewProcessors(1)
+				_, first := serve(t, p, "b", 0)
+				work := p.Background(t.Context(), fair.Tenant{Org: "a"})
+				for _, took := range test.debts {
+					if !fair.Debit(work, took) {
+						t.Error("nobody else is served")
+					}
+				}
+				var all sync.WaitGroup
+				var took atomic.Int64 // of b
+				var came atomic.Bool
+				all.Go(func() {
+					_, account := serve(t, p, "a", 0)
+					came.Store(true)
+					account.End()
+				})
+				for range 100 {
+					all.Go(func() {
+						_, account := serve(t, p, "b", 0)
+						if !came.Load() {
+							time.Sleep(time.Millisecond)
+							took.Add(int64(time.Millisecond))
+						}
+						account.End()
+					})
+				}
+				synctest.Wait()
+				first.End()
+				all.Wait()
+				if took := time.Duration(took.Load()); took < test.wants || took > test.wants+2*time.Millisecond {
+					t.Errorf("another organization was served for %v before, want %v", took, test.wants)
+				}
+				nothingTaken(t, p)
+			})
+		})
+	}
+}
+
+// Work that is nobody's is charged to nobody, and that of the only organization waits for no other.
+func TestDebitOfNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := fair.NewProcessors(1)
+		var none *fair.Processors
+		ctx, other := serve(t, p, "b", 0)
+		for name, ctx := range map[string]context.Context{
+			"of no processors": none.Background(t.Context(), fair.Tenant{Org: "a"}),
+			"of no owner":      p.Background(t.Context(), fair.Tenant{}),
+			"of a request":     ctx,
+			"of the only one":  p.Background(t.Context(), fair.Tenant{Org: "b"}),
+		} {
+			if fair.Debit(ctx, time.Millisecond) {
+				t.Errorf("work %s knows of others", name)
+			}
+		}
+		other.End()
+		work := p.Background(t.Context(), fair.Tenant{Org: "a"})
+		if !fair.Debit(work, time.Millisecond) {
+			t.Error("a request has just been served")
+		}
+		time.Sleep(time.Second)
+		if fair.Debit(work, time.Millisecond) {
+			t.Error("a request was served long ago")
+		}
+	})
+}

@@ -39,9 +39,14 @@ func Debit(ctx context.Context, took time.Duration) (shared bool) {
 func (p *Processors) debit(t Tenant, took time.Duration) (isShared bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.debitLocked(t, took)
+	return time.Since(p.foreignLocked(t).at) < shared
+}
+
+// debitLocked makes the requests of a tenant come later.
+func (p *Processors) debitLocked(t Tenant, took time.Duration) {
 	for n := p.enterLocked(&p.requests, t); n.parent != nil; n = n.parent {
 		n.used = max(n.used, min(n.used+int64(took), n.parent.start+int64(debtMax)))
 		n.sort()
 	}
-	return time.Since(p.foreignLocked(t).at) < shared
 }

@@ -35,12 +35,16 @@ const (
 // among long computations by turns of [Do].
 //
 // Of either kind, the tenant with the least charged time goes next: first among organizations, then
-// repositories, then tokens. A tenant that was idle starts at the level of the others. The number
-// of turns for computations is the number of processors, and one less while requests of others
-// arrive. Requests have one turn more than there are processors, so that none is idle while a turn
-// waits for the disk or changes hands; but only as many as processors while other organizations
-// send requests, whose goroutines would come to a processor late. Maintenance takes no turns; its
-// time is a debt of its tenant ([Debit]). All methods may be called concurrently.
+// repositories, then tokens. A tenant that was idle starts at the level of the others.
+//
+// Requests have one turn more than there are processors, so that none is idle while a turn waits
+// for the disk or changes hands; but only as many as processors while other organizations send
+// requests, whose goroutines would come to a processor late. The number of turns for computations
+// is the number of processors, and one less while requests of others arrive. The computations of an
+// organization wait while a request waits of one that has been charged less. Their time is a debt
+// that delays its requests, and so is the time of maintenance, which takes no turns ([Debit]).
+//
+// All methods may be called concurrently.
 type Processors struct {
 	count   int
 	made    time.Time
@@ -268,7 +272,9 @@ func (t *turn) charge(now time.Time) {
 }
 
 func (t *turn) chargeLocked(now time.Time) {
-	t.account.chargeLocked(t.token, now.Sub(t.began))
+	took := now.Sub(t.began)
+	t.account.chargeLocked(t.token, took)
+	t.account.processors.debitLocked(t.account.tenant, took)
 	t.began = now
 }
 
@@ -287,7 +293,8 @@ func (t *turn) begin(ctx context.Context, goesOn bool) error {
 	now := time.Now()
 	p.mu.Lock()
 	t.token = p.enterLocked(&p.computes, t.account.tenant)
-	if p.computes.waiting == 0 && p.computes.held < p.roomLocked(t.account.tenant, now) {
+	if p.computes.waiting == 0 && p.computes.held < p.roomLocked(t.account.tenant, now) &&
+		!p.isAheadLocked(t.account.tenant.Org) {
 		p.startLocked(t.token, now)
 		p.mu.Unlock()
 		t.began = now
@@ -443,14 +450,39 @@ func (p *Processors) dispatchLocked(now time.Time) {
 		}
 		p.admitLocked(w, now)
 	}
-	for p.computes.waiting > 0 {
-		w := p.computes.nextWaiter()
-		if p.computes.held >= p.roomLocked(w.computes.account.tenant, now) {
+	for {
+		w := p.nextComputationLocked()
+		if w == nil || p.computes.held >= p.roomLocked(w.computes.account.tenant, now) {
 			break
 		}
 		p.admitLocked(w, now)
 	}
 	p.watchLocked()
+}
+
+// nextComputationLocked returns the next waiter of the organization that has computed least, among
+// those whose computations may go on; nil if there is none.
+func (p *Processors) nextComputationLocked() *waiter {
+	var next *node
+	for _, org := range p.computes.next.nodes {
+		if (next == nil || sooner(org, next)) && !p.isAheadLocked(org.key) {
+			next = org
+		}
+	}
+	if next == nil {
+		return nil
+	}
+	return next.nextWaiter()
+}
+
+// isAheadLocked reports whether a request waits of an organization that has been charged less: the
+// computations of this one make way for it.
+func (p *Processors) isAheadLocked(org string) bool {
+	if p.requests.waiting == 0 {
+		return false
+	}
+	mine, first := p.requests.children[org], p.requests.next.first()
+	return mine != nil && mine.used > first.used
 }
 
 // turnsLocked is the number of turns for requests if a tenant is next.

@@ -27,20 +27,20 @@ func (p *Processors) Background(ctx context.Context, t Tenant) context.Context {
 }
 
 // Debit charges the time that work of [Processors.Background] has taken to its tenant, whose
-// requests come later for it. It reports whether requests of other organizations are served
-// meanwhile. Other work is charged to nobody.
-func Debit(ctx context.Context, took time.Duration) (shared bool) {
+// requests come later for it. It reports whether a request waits of an organization that has been
+// charged less, to make way for. Other work is charged to nobody.
+func Debit(ctx context.Context, took time.Duration) (makeWay bool) {
 	if d, is := ctx.Value(debtorKey{}).(debtor); is {
 		return d.processors.debit(d.tenant, took)
 	}
 	return false
 }
 
-func (p *Processors) debit(t Tenant, took time.Duration) (isShared bool) {
+func (p *Processors) debit(t Tenant, took time.Duration) (makeWay bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.debitLocked(t, took)
-	return time.Since(p.foreignLocked(t).at) < shared
+	return p.isAheadLocked(t.Org)
 }
 
 // debitLocked makes the requests of a tenant come later.

@@ -27,8 +27,9 @@ func NewPacer(requests *Requests, pause float64) *Pacer {
 // core; a typical commit takes 500 µs. Without rests the kernel lets a request wait for up to 4 ms.
 const paceStretch = 100 * time.Microsecond
 
-// sharedPause is how many times longer work for one organization rests while others are served.
-const sharedPause = 4
+// makeWay is how many times longer work for one organization rests while a request waits of another
+// one that has used less of the processors.
+const makeWay = 4
 
 // Rest returns at once, or after a rest if one is due; goroutines that share a pacer rest together.
 // On a nil Pacer the work is that of a request: Rest gives up its turn if another one is due.
@@ -53,7 +54,7 @@ func (p *Pacer) Rest(ctx context.Context) error {
 	}
 	pause := p.pause
 	if fair.Debit(ctx, worked) {
-		pause *= sharedPause
+		pause *= makeWay
 	}
 	timer := time.NewTimer(time.Duration(float64(worked) * pause))
 	defer timer.Stop()

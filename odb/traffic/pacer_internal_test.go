@@ -3,6 +3,7 @@ package traffic
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,38 +54,52 @@ func TestPacer(t *testing.T) {
 	})
 }
 
-// TestPacerOfOrganizations has work for an organization rest while requests of others are served.
+// TestPacerOfOrganizations has work for an organization rest while requests of that and of others
+// wait, or do not.
 func TestPacerOfOrganizations(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		requests, processors := &Requests{}, fair.NewProcessors(1)
-		requests.Begin()
-		pace := NewPacer(requests, 1)
-		ctx := processors.Background(t.Context(), fair.Tenant{Org: "a"})
-		for _, test := range []struct {
-			org  string // whose request is served before
-			want time.Duration
-		}{{"", time.Millisecond}, {"a", time.Millisecond}, {"b", sharedPause * time.Millisecond}, {"", time.Millisecond}} {
-			if test.org != "" {
-				account := processors.Account(fair.Tenant{Org: test.org}, 0)
-				if err := account.Begin(ctx, true, 0); err != nil {
-					t.Fatal(err)
+	for _, test := range []struct {
+		served, waits string // organizations of requests; "" is none
+		want          time.Duration
+	}{
+		{want: time.Millisecond},
+		{served: "b", want: time.Millisecond},
+		{served: "b", waits: "a", want: time.Millisecond},
+		{served: "a", waits: "b", want: makeWay * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			requests, processors := &Requests{}, fair.NewProcessors(1)
+			requests.Begin()
+			pace := NewPacer(requests, 1)
+			ctx := processors.Background(t.Context(), fair.Tenant{Org: "a"})
+			fair.Debit(ctx, time.Millisecond)
+			end := make(chan struct{})
+			var all sync.WaitGroup
+			for _, org := range []string{test.served, test.served, test.waits} { // there are two turns
+				if org != "" {
+					all.Go(func() {
+						account := processors.Account(fair.Tenant{Org: org}, 0)
+						if err := account.Begin(t.Context(), true, 0); err != nil {
+							t.Error(err)
+						}
+						<-end
+						account.End()
+					})
 				}
-				account.End()
+				synctest.Wait()
 			}
-			if err := pace.Rest(ctx); err != nil { // a stretch begins
-				t.Fatal(err)
+			for range 2 { // the first one begins a stretch
+				begun := time.Now()
+				if err := pace.Rest(ctx); err != nil {
+					t.Error(err)
+				}
+				if got := time.Since(begun); !pace.begun.Equal(begun) && got != test.want {
+					t.Errorf("served %q, waiting %q: it rests for %v, want %v", test.served, test.waits, got, test.want)
+				}
+				time.Sleep(time.Millisecond)
 			}
-			time.Sleep(time.Millisecond)
-			begun := time.Now()
-			if err := pace.Rest(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if got := time.Since(begun); got != test.want {
-				t.Errorf("beside a request of %q it rests for %v, want %v", test.org, got, test.want)
-			}
-			time.Sleep(time.Second)
-			pace.begun = time.Time{}
-		}
-	})
+			close(end)
+			all.Wait()
+		})
+	}
 }

@@ -87,11 +87,11 @@ func newBesideWorld(t *testing.T) *besideWorld {
 	return w
 }
 
-// commits are the IDs in an answer that are not a tree's. They depend on the second in which a
-// world was made.
-var commits = regexp.MustCompile(`(tree )?[0-9a-f]{40}`)
+// ids are those of an answer, with a word before those of trees.
+var ids = regexp.MustCompile(`(tree )?[0-9a-f]{40}`)
 
-// write does a write and tells what came of it.
+// write does a write and tells what came of it. The IDs of commits depend on the second in which a
+// world was made, so it names them.
 func (w *besideWorld) write(
 	do func(ctx context.Context, repo *engine.Repository, old, side object.ID) (string, error),
 ) string {
@@ -101,11 +101,17 @@ func (w *besideWorld) write(
 	if err == nil {
 		text, err = do(w.t.Context(), repo, w.old, w.side)
 	}
-	return commits.ReplaceAllStringFunc(fmt.Sprint(text, err), func(id string) string {
-		if strings.HasPrefix(id, "tree ") {
+	return ids.ReplaceAllStringFunc(fmt.Sprint(text, err), func(id string) string {
+		switch {
+		case strings.HasPrefix(id, "tree "), id == (object.ID{}).String():
 			return id
+		case id == w.old.String():
+			return "old"
+		case id == w.side.String():
+			return "side"
+		default:
+			return "a new commit"
 		}
-		return "a commit"
 	})
 }
 

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// debtMax bounds how far a debt puts a tenant behind its siblings: after maintenance for minutes
-// its requests do not wait for minutes.
+// debtMax bounds how far a debt puts a tenant behind its siblings: after maintenance or
+// computations for minutes its requests do not wait for minutes.
 const debtMax = 50 * time.Millisecond
 
 type debtorKey struct{}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -74,6 +75,50 @@ func TestRun(t *testing.T) {
 	}
 	if len(conns) > 4 {
 		t.Errorf("%d connections for 8 requests", len(conns))
+	}
+}
+
+// TestExchange reads answers as servers send them.
+func TestExchange(t *testing.T) {
+	t.Parallel()
+	const ended = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+	for _, test := range []struct {
+		name, answer string
+		ok, keep     bool
+	}{
+		{"whole", "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok", true, true},
+		{"empty", "HTTP/1.1 204 No Content\r\n\r\n", true, true},
+		{
+			"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" +
+				"2\r\nok\r\nA\r\n0123456789\r\n0\r\nX-Trailer: t\r\n\r\n", true, true,
+		},
+		{"last of the connection", ended, true, false},
+		{"refusal", "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy", false, true},
+		{"cut body", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok", false, false},
+		{"cut chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", false, false},
+		{"no size", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", false, false},
+		{"no length", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", false, false},
+		{"no status", "HTTP/1.1 OK\r\n\r\n", false, false},
+		{"nothing", "", false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			near, far := net.Pipe()
+			go func() {
+				_, _ = far.Read(make([]byte, 10))
+				_, _ = io.WriteString(far, test.answer)
+				_ = far.Close()
+			}()
+			c := client{conn: near, in: bufio.NewReader(near)}
+			defer c.close()
+			ok, keep := c.exchange([]byte("request"))
+			if ok != test.ok || keep != test.keep {
+				t.Errorf("carried out: %t, connection kept: %t; want %t, %t", ok, keep, test.ok, test.keep)
+			}
+			if keep && c.in.Buffered() != 0 {
+				t.Errorf("%d bytes are left of the answer", c.in.Buffered())
+			}
+		})
 	}
 }
 

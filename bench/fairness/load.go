@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -145,54 +143,6 @@ func (o *order) run(ctx context.Context, done func(took time.Duration, ok bool))
 	all.Wait()
 	close(errs)
 	return <-errs
-}
-
-// client is one connection. It reads answers and drops them, as cheaply as it can: it shares the
-// machine with the server.
-type client struct {
-	address string
-	conn    net.Conn
-	in      *bufio.Reader
-}
-
-func (c *client) close() {
-	if c.conn != nil {
-		_ = c.conn.Close()
-		c.conn = nil
-	}
-}
-
-// do sends a request and reads its answer, and reports whether the server carried it out. A
-// connection that ends is a refusal.
-func (c *client) do(ctx context.Context, request []byte) (ok bool, err error) {
-	if c.conn == nil {
-		dialer := net.Dialer{}
-		if c.conn, err = dialer.DialContext(ctx, "tcp", c.address); err != nil {
-			return false, err
-		}
-		c.in = bufio.NewReaderSize(c.conn, 64<<10)
-	}
-	conn := c.conn
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	ok, keep := c.exchange(request)
-	if !keep {
-		c.close()
-	}
-	return ok, nil
-}
-
-func (c *client) exchange(request []byte) (ok, keep bool) {
-	if _, err := c.conn.Write(request); err != nil {
-		return false, false
-	}
-	response, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		return false, false
-	}
-	_, err = io.Copy(io.Discard, response.Body)
-	err = errors.Join(err, response.Body.Close())
-	return response.StatusCode/100 == 2 && err == nil, err == nil && !response.Close
 }
 
 // startAttack runs an order in a process of its own until stop is called.

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,8 +35,8 @@ const (
 	hookCount    = 64
 )
 
-// openWorld starts the server and fills both repositories with the same history.
-func openWorld(ctx context.Context, s settings, dir string) (_ *world, err error) {
+// openWorld starts the server and fills each repository with the history.
+func openWorld(ctx context.Context, s settings, history order, mixture, dir string) (_ *world, err error) {
 	w := &world{}
 	defer func() {
 		if err != nil {
@@ -47,12 +46,11 @@ func openWorld(ctx context.Context, s settings, dir string) (_ *world, err error
 	if w.hooks, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
-	w.server, err = packhorsetest.Start(ctx,
-		packhorsetest.Options{Bin: s.packhorse, Dir: dir, Flags: []string{"--upstream-allow", "127.0.0.1"}})
-	if err != nil {
-		return nil, err
+	flags := []string{"--upstream-allow", "127.0.0.1"}
+	if s.admin != "" {
+		flags = append(flags, "--admin-listen", s.admin)
 	}
-	history, err := generate(ctx, filepath.Join(dir, "source.git"))
+	w.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: s.packhorse, Dir: dir, Flags: flags})
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +72,7 @@ func openWorld(ctx context.Context, s settings, dir string) (_ *world, err error
 			}
 		}
 	}
-	if slices.ContainsFunc(s.mixtures, hooks) { // the victim has them too, if it is of the same organization
+	if hooks(mixture) { // the victim has them too, if it is of the same organization
 		if err := w.hang(filepath.Join(orgs, w.hooked.Org, "org.yaml")); err != nil {
 			return nil, err
 		}

@@ -124,6 +124,7 @@ func streamDiff(
 		defer diff.Close()
 		filtered := repo.NewSpillBuffer()
 		out := newDiffStream(ctx, w, filtered, o)
+		defer out.close()
 		return errors.Join(out.write(head, diff), filtered.Close())
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"sync"
 	"unicode/utf8"
 
 	"packhorse/engine"
@@ -31,10 +32,20 @@ type diffStream struct {
 // diffStreamBuffer is the size of a write, while more files follow.
 const diffStreamBuffer = 64 << 10
 
+// diffWriters are those of streams that are closed.
+var diffWriters = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, diffStreamBuffer) }}
+
 func newDiffStream(ctx context.Context, w io.Writer, filtered *file.SpillBuffer, o engine.DiffOptions) *diffStream {
-	return &diffStream{
-		ctx: ctx, out: bufio.NewWriterSize(w, diffStreamBuffer), filtered: filtered, inline: o.Inline, paged: o.Limit > 0,
-	}
+	out := diffWriters.Get().(*bufio.Writer)
+	out.Reset(w)
+	return &diffStream{ctx: ctx, out: out, filtered: filtered, inline: o.Inline, paged: o.Limit > 0}
+}
+
+// close gives the buffer back. It is called once, after the last use.
+func (s *diffStream) close() {
+	s.out.Reset(nil)
+	diffWriters.Put(s.out)
+	s.out = nil
 }
 
 func (s *diffStream) write(head []byte, diff *engine.Diff) error {

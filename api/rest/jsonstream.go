@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"sync"
 
 	"packhorse/api/exchange"
 	"packhorse/api/problem"
@@ -28,18 +29,26 @@ func answerStream(
 }
 
 // jsonStream writes a long JSON value piece by piece. It keeps its first failure, and end returns
-// it.
+// it. After end it is not used any more.
 type jsonStream struct {
 	w      io.Writer
 	buffer []byte
+	pooled *jsonBuffer // where buffer began; nil after end
 	err    error
 }
 
 // streamBytes is the size of the pieces sent.
 const streamBytes = 64 << 10
 
+type jsonBuffer [streamBytes + 4096]byte
+
+// jsonBuffers are those of streams that have ended.
+var jsonBuffers = sync.Pool{New: func() any { return new(jsonBuffer) }}
+
 func newJSONStream(w io.Writer) *jsonStream {
-	return &jsonStream{w: w, buffer: make([]byte, 0, streamBytes+4096)}
+	s := &jsonStream{w: w, pooled: jsonBuffers.Get().(*jsonBuffer)}
+	s.buffer = s.pooled[:0]
+	return s
 }
 
 // raw writes text that is JSON already.
@@ -111,5 +120,7 @@ func (s *jsonStream) flush(from int) {
 
 func (s *jsonStream) end() error {
 	s.flush(0)
+	jsonBuffers.Put(s.pooled)
+	s.buffer, s.pooled = nil, nil
 	return s.err
 }

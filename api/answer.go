@@ -189,10 +189,14 @@ func (w *answerWriter) Write(p []byte) (int, error) {
 	}
 	x.stopPatience()
 	x.cost.await()
-	if x.answer.sent+int64(len(p)) > turnBytes {
+	beyond := x.answer.sent+int64(len(p)) > turnBytes
+	if beyond {
 		x.conn.endTurn()
 	}
 	n, err := w.w.Write(p)
+	if beyond {
+		x.pay(n)
+	}
 	x.answer.sent += int64(n)
 	x.answer.lost = x.answer.lost || err != nil
 	if err == nil {

@@ -46,6 +46,9 @@ func (b *body) Read(p []byte) (int, error) {
 	b.cost.await()
 	n, err := b.stream.Read(p)
 	b.read += int64(n)
+	if b.cost != nil {
+		b.cost.x.pay(n)
+	}
 	flowing := b.flows && n > 0 || b.read > silentBytes
 	if b.flows && n > 0 {
 		b.flows = false

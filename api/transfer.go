@@ -49,6 +49,7 @@ type transfer struct {
 
 	answer    answer
 	account   *fair.Account // of its computing time; nil where no token is asked for
+	unpaid    atomic.Int64  // bytes of pay that are not charged yet
 	cost      cost          // the memory for its route
 	holding   fair.Holding  // and for its growth
 	answering atomic.Bool   // the answer is being written

@@ -36,6 +36,10 @@ func Debit(ctx context.Context, took time.Duration) (makeWay bool) {
 	return false
 }
 
+// Owe charges time that was spent on the request outside of its turns to its tenant, whose requests
+// come later for it. It does not count in what the request may compute.
+func (a *Account) Owe(took time.Duration) { a.processors.debit(a.tenant, took) }
+
 func (p *Processors) debit(t Tenant, took time.Duration) (makeWay bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

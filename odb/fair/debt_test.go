@@ -11,16 +11,20 @@ import (
 	"packhorse/odb/fair"
 )
 
-// What the background does for an organization delays its requests, by no more than 50 ms, and not
-// those of others.
+// What the background does for an organization, and what its requests owe, delays its requests, by
+// no more than 50 ms, and not those of others.
 func TestDebit(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		debts []time.Duration
+		owed  time.Duration // by a request
 		wants time.Duration // for which b is served before a
 	}{
 		{name: "none"},
+		{name: "of a request", owed: 10 * time.Millisecond, wants: 10 * time.Millisecond},
+		{name: "of both", debts: []time.Duration{5 * time.Millisecond}, owed: 10 * time.Millisecond, wants: 15 * time.Millisecond},
+		{name: "much of a request", owed: time.Hour, wants: 50 * time.Millisecond},
 		{name: "some", debts: []time.Duration{3 * time.Millisecond, 7 * time.Millisecond}, wants: 10 * time.Millisecond},
 		{name: "much", debts: []time.Duration{time.Hour, time.Minute}, wants: 50 * time.Millisecond},
 	} {
@@ -32,6 +36,13 @@ func TestDebit(t *testing.T) {
 				work := p.Background(t.Context(), fair.Tenant{Org: "a"})
 				for _, took := range test.debts {
 					fair.Debit(work, took)
+				}
+				if test.owed > 0 {
+					ended := p.Account(tenant("a", "r", "t"), time.Millisecond)
+					ended.Owe(test.owed)
+					if spent := ended.Spent(); spent != 0 {
+						t.Errorf("the request has computed for %v", spent)
+					}
 				}
 				var all sync.WaitGroup
 				var took atomic.Int64 // of b

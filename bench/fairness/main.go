@@ -41,7 +41,7 @@ func main() {
 	flag.StringVar(&s.packhorse, "packhorse", "bin/packhorse", "the packhorse `binary`")
 	flag.StringVar(&s.admin, "admin", "", "`address` of the server's admin listener, for profiles; none by default")
 	flag.StringVar(&s.victim, "victim", "everyday", "operations of the victim: everyday, or a `mixture`")
-	flag.StringVar(&mixtures, "mixtures", "equal,reads,diffs,forks,pushes,clones,hooks,all",
+	flag.StringVar(&mixtures, "mixtures", "equal,reads,diffs,forks,pushes,clones,commits,hooks,all",
 		"mixtures of the aggressor, a comma-separated `list`; none measures the victim alone")
 	flag.BoolVar(&s.repos, "repos", false, "two repositories of one organization instead of two organizations")
 	flag.IntVar(&s.clients, "clients", 8, "`number` of the victim's clients")

@@ -9,8 +9,10 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"packhorse/bench/process"
@@ -161,7 +163,7 @@ func (w *world) startAttack(ctx context.Context, o order) (stop func() error, er
 	if err != nil {
 		return nil, err
 	}
-	if err := process.Start(); err != nil {
+	if err := behind(process.Start); err != nil {
 		return nil, err
 	}
 	if err := json.NewEncoder(in).Encode(o); err != nil {
@@ -171,6 +173,26 @@ func (w *world) startAttack(ctx context.Context, o order) (stop func() error, er
 		return nil, errors.Join(err, process.Wait())
 	}
 	return func() error { return errors.Join(in.Close(), process.Wait()) }, nil
+}
+
+// niceness is that of the server and of the aggressor, which makes both weigh a tenth of the
+// victim's clients.
+const niceness = 10
+
+// behind starts a process that this one goes before: the victim's clients do not wait for a
+// processor, as if they had a machine of their own. Linux keeps a niceness for each thread, and a
+// process begins with that of the thread that starts it.
+func behind(start func() error) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness)
+		if err == nil {
+			err = start()
+		}
+		started <- err
+	}()
+	return <-started
 }
 
 // attackLead is for how long an aggressor has been at work before it says so.
@@ -183,6 +205,7 @@ func attack(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := decoder.Decode(&o); err != nil {
 		return err
 	}
+	o.prepare()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all sync.WaitGroup

@@ -136,6 +136,7 @@ func takeTurn(ctx context.Context, s settings, history order, mixture, dir strin
 	defer func() { err = errors.Join(err, w.close()) }()
 
 	victim := w.order(w.victim, s.victim, s.clients)
+	victim.prepare()
 	if _, err := w.closed(ctx, victim, warming); err != nil {
 		return f, err
 	}

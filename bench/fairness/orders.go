@@ -27,6 +27,8 @@ type order struct {
 	Commits []string // of the main branch, the newest first
 	Large   string   // a commit that is costly to compare with its parent
 	Pack    []byte   // of all of them
+
+	forks *forks // of the process that carries the order out; nil if it makes none
 }
 
 // request returns the nth request of an order.
@@ -92,17 +94,37 @@ func (o *order) commit(n int) []byte {
 	return o.raw(http.MethodPost, "/api/v1/repos/commit-pack", "Bearer "+o.Token, "application/x-ndjson", body)
 }
 
-// made counts forks. A fork is made, and then asked by ID for an object behind its tips.
-var made atomic.Int64
+// forks are repositories that the order makes, with their tokens: who signs them has a machine of
+// its own.
+type forks struct {
+	tokens []string
+	made   atomic.Int64
+}
 
+// forkCount is the number of tokens that an aggressor signs before it begins, which takes some
+// seconds.
+const forkCount = 16_000
+
+// prepare signs the tokens of forks, if the order makes some.
+func (o *order) prepare() {
+	if o.Kind != "forks" && o.Kind != "all" {
+		return
+	}
+	o.forks = &forks{}
+	for i := range forkCount {
+		o.forks.tokens = append(o.forks.tokens, mint(o.Key, o.Org, fmt.Sprintf("%s-fork%d-%d", o.Repo, start, i)))
+	}
+}
+
+// fork makes one, or asks the last one by ID for an object behind its tips.
 func (o *order) fork(n int) []byte {
 	if n%2 == 1 {
-		if last := made.Load(); last > 0 {
-			token := mint(o.Key, o.Org, fmt.Sprintf("%s-fork%d-%d", o.Repo, start, last))
-			return o.raw(http.MethodGet, "/api/v1/repos/commit?sha="+o.Commits[len(o.Commits)-1-n%50], "Bearer "+token, "", nil)
+		if last := o.forks.made.Load(); last > 0 {
+			return o.raw(http.MethodGet, "/api/v1/repos/commit?sha="+o.Commits[len(o.Commits)-1-n%50],
+				"Bearer "+o.forks.tokens[(last-1)%forkCount], "", nil)
 		}
 	}
-	token := mint(o.Key, o.Org, fmt.Sprintf("%s-fork%d-%d", o.Repo, start, made.Add(1)))
+	token := o.forks.tokens[(o.forks.made.Add(1)-1)%forkCount] // beyond these, it exists already
 	body, err := json.Marshal(map[string]any{"base_repo": map[string]any{
 		"provider": "code", "operation": "fork", "owner": o.Org, "name": o.Repo, "auth": map[string]string{"token": o.Token},
 	}})

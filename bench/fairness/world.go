@@ -50,7 +50,10 @@ func openWorld(ctx context.Context, s settings, history order, mixture, dir stri
 	if s.admin != "" {
 		flags = append(flags, "--admin-listen", s.admin)
 	}
-	w.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: s.packhorse, Dir: dir, Flags: flags})
+	err = behind(func() (err error) {
+		w.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: s.packhorse, Dir: dir, Flags: flags})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

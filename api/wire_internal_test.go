@@ -53,6 +53,7 @@ func TestWireIsPaid(t *testing.T) {
 					}
 					return account
 				}
+				beyond := begin("c") // has the turn beyond the processors
 				holder := begin("b")
 				x := &transfer{
 					ctx: t.Context(), conn: &conn{}, answer: answer{size: -1},
@@ -80,6 +81,7 @@ func TestWireIsPaid(t *testing.T) {
 				began := time.Now()
 				holder.End()
 				all.Wait()
+				beyond.End()
 				if delay := came.Sub(began); delay < test.delay || delay > test.delay+2*time.Millisecond {
 					t.Errorf("the next request of the organization waits for %v, want %v", delay, test.delay)
 				}

@@ -29,7 +29,8 @@ type node struct {
 // without waiters.
 const idleMax = 1024
 
-// find returns the node of a token below the root. A new one counts as served at this tick.
+// find returns the node of a token below the root. A new one counts as served at this tick, and as
+// much as the sibling that was served last: it has saved nothing up.
 func (n *node) find(t Tenant, tick int64) *node {
 	if n.made > idleMax {
 		n.made = 0
@@ -53,7 +54,7 @@ func (n *node) add(key string, tick int64) *node {
 		n.next = ranking{before: sooner, at: func(c *node) *int { return &c.nextAt }}
 		n.crowd = ranking{before: larger, at: func(c *node) *int { return &c.crowdAt }}
 	}
-	c := &node{parent: n, key: key, served: tick}
+	c := &node{parent: n, key: key, served: tick, used: n.start}
 	n.children[key] = c
 	return c
 }

@@ -17,8 +17,7 @@ var ErrWork = errors.New("fair: the request takes too much computing")
 const (
 	// quantum is the computing time after which waiting requests go first.
 	quantum = time.Millisecond
-	// recent is how long a processor is left free of computations after a request of another tenant,
-	// and the turn beyond the processors unused after one of another organization.
+	// recent is how long a processor is left free of computations after a request of another tenant.
 	recent = 5 * time.Millisecond
 	// shared is how long after a request of another organization the processors count as shared with
 	// it.
@@ -26,6 +25,9 @@ const (
 	// lightMax is how much a light request may compute in its own turns alone. What computes more
 	// takes turns for computations.
 	lightMax = 4 * time.Millisecond
+	// creditMax is how much of its share an idle tenant may make up for: clients that have no request
+	// for a moment, because they are slow to send the next ones, do not lose the moment.
+	creditMax = 50 * time.Millisecond
 	// stalled is the time without a turn that begins or ends after which a waiter goes on without one:
 	// the holders of the turns wait for something themselves, perhaps for that waiter.
 	stalled = time.Second
@@ -35,14 +37,14 @@ const (
 // among long computations by turns of [Do].
 //
 // Of either kind, the tenant with the least charged time goes next: first among organizations, then
-// repositories, then tokens. A tenant that was idle starts at the level of the others.
+// repositories, then tokens. A new tenant starts at the level of the others, and one that was idle
+// at most 50 ms ahead of them.
 //
 // Requests have one turn more than there are processors, so that none is idle while a turn waits
-// for the disk or changes hands; but only as many as processors while other organizations send
-// requests, whose goroutines would come to a processor late. The number of turns for computations
-// is the number of processors, and one less while requests of others arrive. The computations of an
-// organization wait while a request waits of one that has been charged less. Their time is a debt
-// that delays its requests, and so is the time of maintenance, which takes no turns ([Debit]).
+// for the disk or changes hands. The number of turns for computations is the number of processors,
+// and one less while requests of others arrive. The computations of an organization wait while a
+// request waits of one that has been charged less. Their time is a debt that delays its requests,
+// and so is the time of maintenance, which takes no turns ([Debit]).
 //
 // All methods may be called concurrently.
 type Processors struct {
@@ -215,13 +217,13 @@ func (p *Processors) endLocked(token *node, now time.Time) {
 	}
 }
 
-// enterLocked returns the node of a tenant. An idle tenant starts at the level of the running ones:
-// it has saved nothing up.
+// enterLocked returns the node of a tenant. An idle tenant starts no further ahead of the running
+// ones than creditMax.
 func (p *Processors) enterLocked(root *node, t Tenant) *node {
 	token := root.find(t, p.tick)
 	for n := token; n.parent != nil; n = n.parent {
 		if n.waiting == 0 && n.held == 0 {
-			n.used = max(n.used, n.parent.start)
+			n.used = max(n.used, n.parent.start-int64(creditMax))
 		}
 	}
 	return token
@@ -229,12 +231,8 @@ func (p *Processors) enterLocked(root *node, t Tenant) *node {
 
 // dispatchLocked gives turns to the next waiters.
 func (p *Processors) dispatchLocked(now time.Time) {
-	for p.requests.waiting > 0 {
-		w := p.requests.nextWaiter()
-		if p.requests.held >= p.turnsLocked(w.serves.tenant, now) {
-			break
-		}
-		p.admitLocked(w, now)
+	for p.requests.waiting > 0 && p.requests.held <= p.count {
+		p.admitLocked(p.requests.nextWaiter(), now)
 	}
 	for {
 		w := p.nextComputationLocked()
@@ -269,14 +267,6 @@ func (p *Processors) isAheadLocked(org string) bool {
 	}
 	mine, first := p.requests.children[org], p.requests.next.first()
 	return mine != nil && mine.used > first.used
-}
-
-// turnsLocked is the number of turns for requests if a tenant is next.
-func (p *Processors) turnsLocked(t Tenant, now time.Time) int {
-	if now.Sub(p.foreignLocked(t).at) < recent {
-		return p.count
-	}
-	return p.count + 1
 }
 
 // foreignLocked is the last request of another organization than a tenant's.

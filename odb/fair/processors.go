@@ -53,7 +53,7 @@ type Processors struct {
 	waiters atomic.Int64 // number of waiters; changed under mu
 
 	mu       sync.Mutex
-	requests node      // guarded by mu; used is the time charged, in nanoseconds, and never less than the parent's start
+	requests node      // guarded by mu; used is the time charged, in nanoseconds, with what idle tenants have lost
 	computes node      // guarded by mu; the same for computations
 	tick     int64     // guarded by mu
 	moved    time.Time // guarded by mu: when a turn began or ended

@@ -78,30 +78,9 @@ func TestCreditIsBounded(t *testing.T) {
 				}
 				_, first := serve(t, p, "a", 0)
 				_, second := serve(t, p, "a", 0) // the turn beyond the processors
-				var all sync.WaitGroup
-				var came atomic.Bool
-				var before atomic.Int64
-				all.Go(func() {
-					_, account := serve(t, p, "a", 0)
-					came.Store(true)
-					account.End()
-				})
-				for range 200 {
-					all.Go(func() {
-						_, account := serve(t, p, "b", 0)
-						if !came.Load() {
-							before.Add(int64(time.Millisecond))
-						}
-						time.Sleep(time.Millisecond)
-						account.End()
-					})
-				}
-				synctest.Wait()
-				first.End()
-				second.End()
-				all.Wait()
-				if got := time.Duration(before.Load()); got < test.want || got > test.want+3*time.Millisecond {
-					t.Errorf("it is served for %v before others, want %v", got, test.want)
+				took := servedBefore(t, p, first, second)
+				if took < test.want || took > test.want+3*time.Millisecond {
+					t.Errorf("it is served for %v before others, want %v", took, test.want)
 				}
 				nothingTaken(t, p)
 			})

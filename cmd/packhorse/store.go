@@ -76,6 +76,11 @@ const (
 	shares        = 16
 )
 
+// garbagePercent is the amount of garbage in percent of the live heap. Most of the heap is caches
+// of bytes without pointers, which the collector need not scan, so frequent collection is cheap and
+// keeps the process small.
+const garbagePercent = 40
+
 // ingestMemoryMost is the --ingest-memory of a server that has plenty.
 const ingestMemoryMost = int64(128 * mib)
 
@@ -131,12 +136,11 @@ func openStore(
 	ctx context.Context, dir string, flags storeFlags, around outside, logger *slog.Logger,
 ) (_ *store, err error) {
 	debug.SetMemoryLimit(int64(flags.Memory))
+	debug.SetGCPercent(garbagePercent)
 	if err := checkPlace(dir, flags.sharedFlags); err != nil {
 		return nil, err
 	}
 	s := &store{damage: func() error { return nil }, processors: fair.NewProcessors(0)}
-	garbage := startCollector(flags.share(garbageShare))
-	s.closers = append(s.closers, func(context.Context) error { garbage.stop(); return nil })
 	defer func() {
 		if err != nil {
 			err = errors.Join(nameStore(dir, flags.sharedFlags, err), s.close(ctx))

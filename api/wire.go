@@ -10,10 +10,7 @@ const payBytes = 64 << 10
 
 // pay charges bytes of a body or of an answer that were transferred outside of the request's turn.
 func (x *transfer) pay(count int) {
-	if x.account == nil || x.unpaid.Add(int64(count)) < payBytes {
-		return
-	}
-	if due := x.unpaid.Swap(0); due > 0 {
-		x.account.Owe(time.Duration(due>>10) * wireTime)
+	if x.account != nil && x.unpaid.Add(int64(count)) >= payBytes {
+		x.account.Owe(time.Duration(x.unpaid.Swap(0)>>10) * wireTime)
 	}
 }

@@ -144,17 +144,16 @@ func takeTurn(ctx context.Context, s settings, history order, mixture, dir strin
 	if err != nil {
 		return f, err
 	}
-	f[aloneOf], f[aloneP99], f[aloneCores] = alone.goodput(), milliseconds(alone.p99()), alone.cores()
 	if mixture == nobody {
-		return f, nil
+		return figuresOf(alone, sample{}, sample{}, sample{}), nil
 	}
 	rate := alone.goodput() / 10
 	calm, err := w.open(ctx, victim, rate, s.window)
 	if err != nil {
 		return f, err
 	}
-	err = w.beside(ctx, s, victim, mixture, rate, alone, calm, &f)
-	return f, err
+	got, gentle, err := w.beside(ctx, s, victim, mixture, rate)
+	return figuresOf(alone, calm, got, gentle), err
 }
 
 // warming is how long the victim is at work before it is measured.
@@ -178,6 +177,27 @@ const (
 	refusedOf
 )
 
+// figuresOf compares the victim beside others, with all its clients and at a rate, with the victim
+// alone.
+func figuresOf(alone, calm, got, gentle sample) figures {
+	// The goodput that half of the server's CPU time allows, at the cost of an operation alone.
+	perOperation := alone.cpu.Seconds() / float64(alone.count)
+	return figures{
+		aloneOf:     alone.goodput(),
+		aloneP99:    milliseconds(alone.p99()),
+		aloneCores:  alone.cores(),
+		goodputOf:   got.goodput(),
+		besideHalf:  got.goodput() / (alone.goodput() / 2),
+		besideCPU:   float64(got.count) / (got.cpu.Seconds() / 2 / perOperation),
+		p99Of:       milliseconds(got.p99()),
+		besideAlone: ratio(got.p99(), alone.p99()),
+		besideCores: got.cores(),
+		calmP99:     milliseconds(gentle.p99()),
+		besideCalm:  ratio(gentle.p99(), calm.p99()),
+		refusedOf:   float64(got.refused + gentle.refused),
+	}
+}
+
 // medians returns the median of each figure.
 func medians(turns []figures) (m figures) {
 	for i := range m {
@@ -191,10 +211,10 @@ func medians(turns []figures) (m figures) {
 	return m
 }
 
-// beside measures the victim while the aggressor is at work. It fills the rest of f.
+// beside measures the victim while the aggressor is at work: with all its clients, and at a rate.
 func (w *world) beside(
-	ctx context.Context, s settings, victim order, mixture string, rate float64, alone, calm sample, f *figures,
-) (err error) {
+	ctx context.Context, s settings, victim order, mixture string, rate float64,
+) (got, gentle sample, err error) {
 	count := aggressorFactor * s.clients
 	kind := mixture
 	if mixture == "equal" { // another tenant with the same load
@@ -206,29 +226,14 @@ func (w *world) beside(
 	}
 	stop, err := w.startAttack(ctx, w.order(side, kind, count))
 	if err != nil {
-		return err
+		return got, gentle, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	got, err := w.closed(ctx, victim, s.window)
-	if err != nil {
-		return err
+	if got, err = w.closed(ctx, victim, s.window); err != nil {
+		return got, gentle, err
 	}
-	gentle, err := w.open(ctx, victim, rate, s.window)
-	if err != nil {
-		return err
-	}
-	// The goodput that half of the server's CPU time allows, at the cost of an operation alone.
-	perOperation := alone.cpu.Seconds() / float64(alone.count)
-	f[goodputOf] = got.goodput()
-	f[besideHalf] = got.goodput() / (alone.goodput() / 2)
-	f[besideCPU] = float64(got.count) / (got.cpu.Seconds() / 2 / perOperation)
-	f[p99Of] = milliseconds(got.p99())
-	f[besideAlone] = ratio(got.p99(), alone.p99())
-	f[besideCores] = got.cores()
-	f[calmP99] = milliseconds(gentle.p99())
-	f[besideCalm] = ratio(gentle.p99(), calm.p99())
-	f[refusedOf] = float64(got.refused + gentle.refused)
-	return nil
+	gentle, err = w.open(ctx, victim, rate, s.window)
+	return got, gentle, err
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

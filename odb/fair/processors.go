@@ -193,7 +193,8 @@ func (p *Processors) admitLocked(w *waiter, now time.Time) {
 	w.done <- nil
 }
 
-// startLocked begins a turn. A token that was idle starts no earlier than its siblings.
+// startLocked begins a turn. What has been charged to its tenant is the level of those who are new
+// or come back.
 func (p *Processors) startLocked(token *node, now time.Time) {
 	p.moved = now
 	p.tick++

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -24,10 +25,31 @@ func TestWriteHistory(t *testing.T) {
 	}
 }
 
-func TestMedians(t *testing.T) {
+// TestMeasurement sums up two rounds.
+func TestMeasurement(t *testing.T) {
 	t.Parallel()
-	if got := medians([]figures{{3, 1}, {1, 9}, {2, 5}}); got != (figures{2, 5}) {
-		t.Errorf("the medians are %v", got)
+	var m measurement
+	for _, round := range []struct{ alone, beside int }{{1000, 300}, {3000, 1500}} {
+		alone := sample{count: round.alone, took: time.Second, cpu: 2 * time.Second}
+		beside := sample{count: round.beside, took: time.Second, cpu: time.Second, times: []time.Duration{1}}
+		m.alone.join(alone)
+		m.beside.join(beside)
+		m.ratios = append(m.ratios, beside.goodput()/(alone.goodput()/2))
+	}
+	if m.alone.goodput() != 2000 || m.alone.cores() != 2 || len(m.beside.times) != 2 {
+		t.Errorf("alone %v/s with %v cores, %d times", m.alone.goodput(), m.alone.cores(), len(m.beside.times))
+	}
+	for _, got := range []struct {
+		name        string
+		value, want float64
+	}{
+		{"of half", m.ofHalf(), 0.9}, // 900 of 1000
+		{"of half the CPU time", m.ofHalfCPU(), 1.8},
+		{"uncertainty", m.uncertainty(), 0.2}, // of 0.6 and 1.0
+	} {
+		if math.Abs(got.value-got.want) > 1e-9 {
+			t.Errorf("%s: %v, want %v", got.name, got.value, got.want)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +23,16 @@ type sample struct {
 	refused int
 	took    time.Duration
 	cpu     time.Duration   // of the server, for all of its clients
-	times   []time.Duration // of the operations, sorted
+	times   []time.Duration // of the operations
+}
+
+// join adds what was measured in another window.
+func (s *sample) join(other sample) {
+	s.count += other.count
+	s.refused += other.refused
+	s.took += other.took
+	s.cpu += other.cpu
+	s.times = append(s.times, other.times...)
 }
 
 func (s *sample) goodput() float64 { return float64(s.count) / s.took.Seconds() }
@@ -34,6 +42,7 @@ func (s *sample) p99() time.Duration {
 	if len(s.times) == 0 {
 		return 0
 	}
+	slices.Sort(s.times)
 	return s.times[len(s.times)*99/100].Round(10 * time.Microsecond)
 }
 
@@ -66,7 +75,6 @@ func (w *world) watch(window time.Duration, t *tally, work func() error) (sample
 	}
 	after, err := process.CPU(w.server.PID())
 	t.took, t.cpu = max(time.Since(began), window), after-before
-	slices.Sort(t.times)
 	return t.sample, err
 }
 
@@ -80,8 +88,14 @@ func (w *world) closed(ctx context.Context, o order, window time.Duration) (samp
 	})
 }
 
-// open measures requests that are sent at a rate, whether earlier ones are answered or not. Each is
-// timed from when it was due.
+// atRate returns a measurement of requests that are sent at a rate, whether earlier ones are
+// answered or not. Each is timed from when it was due.
+func (w *world) atRate(rate float64) func(context.Context, order, time.Duration) (sample, error) {
+	return func(ctx context.Context, o order, window time.Duration) (sample, error) {
+		return w.open(ctx, o, rate, window)
+	}
+}
+
 func (w *world) open(ctx context.Context, o order, rate float64, window time.Duration) (sample, error) {
 	var t tally
 	return w.watch(window, &t, func() error {
@@ -147,32 +161,31 @@ func (o *order) run(ctx context.Context, done func(took time.Duration, ok bool))
 	return <-errs
 }
 
-// startAttack runs an order in a process of its own until stop is called.
-func (w *world) startAttack(ctx context.Context, o order) (stop func() error, err error) {
+// attack runs an order in a process of its own until the world is closed.
+func (w *world) attack(ctx context.Context, o order) error {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	process := exec.CommandContext(ctx, self, "-attack")
 	process.Stderr = os.Stderr
 	in, err := process.StdinPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	out, err := process.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := behind(process.Start); err != nil {
-		return nil, err
+		return err
 	}
+	w.attacker = process
 	if err := json.NewEncoder(in).Encode(o); err != nil {
-		return nil, errors.Join(err, process.Process.Kill(), process.Wait())
+		return err
 	}
-	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-		return nil, errors.Join(err, process.Wait())
-	}
-	return func() error { return errors.Join(in.Close(), process.Wait()) }, nil
+	_, err = bufio.NewReader(out).ReadString('\n')
+	return err
 }
 
 // niceness is that of the server and of the aggressor, which makes both weigh a tenth of the

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"packhorse/bench/process"
@@ -23,6 +24,7 @@ import (
 // world is a server with a repository for each side.
 type world struct {
 	server    *packhorsetest.Server
+	attacker  *exec.Cmd // nil if nobody attacks
 	victim    order
 	aggressor order
 	hooked    order        // an aggressor whose organization has hooks
@@ -35,8 +37,15 @@ const (
 	hookCount    = 64
 )
 
+// installation is what a server is started from.
+type installation struct {
+	bin   string // the packhorse binary
+	dir   string // holds everything of the server
+	admin string // address of the admin listener; "": none
+}
+
 // openWorld starts the server and fills each repository with the history.
-func openWorld(ctx context.Context, s settings, history order, mixture, dir string) (_ *world, err error) {
+func openWorld(ctx context.Context, s settings, history order, mixture string, in installation) (_ *world, err error) {
 	w := &world{}
 	defer func() {
 		if err != nil {
@@ -47,11 +56,11 @@ func openWorld(ctx context.Context, s settings, history order, mixture, dir stri
 		return nil, err
 	}
 	flags := []string{"--upstream-allow", "127.0.0.1"}
-	if s.admin != "" {
-		flags = append(flags, "--admin-listen", s.admin)
+	if in.admin != "" {
+		flags = append(flags, "--admin-listen", in.admin)
 	}
 	err = behind(func() (err error) {
-		w.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: s.packhorse, Dir: dir, Flags: flags})
+		w.server, err = packhorsetest.Start(ctx, packhorsetest.Options{Bin: in.bin, Dir: in.dir, Flags: flags})
 		return err
 	})
 	if err != nil {
@@ -89,16 +98,49 @@ func openWorld(ctx context.Context, s settings, history order, mixture, dir stri
 }
 
 func (w *world) close() (err error) {
+	if w.attacker != nil {
+		err = w.attacker.Process.Kill()
+		_ = w.attacker.Wait() // which says that it was killed
+	}
 	if w.server != nil {
-		err = w.server.Kill()
+		err = errors.Join(err, w.server.Kill())
 	}
 	return errors.Join(err, w.hooks.Close())
+}
+
+// freeze stops the server and its aggressor until thaw.
+func (w *world) freeze() error { return w.signal(syscall.SIGSTOP) }
+
+func (w *world) thaw() error { return w.signal(syscall.SIGCONT) }
+
+func (w *world) signal(signal syscall.Signal) error {
+	if w.attacker != nil {
+		if err := w.attacker.Process.Signal(signal); err != nil {
+			return fmt.Errorf("aggressor: %w", err)
+		}
+	}
+	if err := syscall.Kill(w.server.PID(), signal); err != nil {
+		return fmt.Errorf("server: %w", err)
+	}
+	return nil
 }
 
 // order is one side's with so many clients.
 func (w *world) order(side order, kind string, clients int) order {
 	side.Kind, side.Clients = kind, clients
 	return side
+}
+
+// aggression is the order of an aggressor.
+func (w *world) aggression(s settings, mixture string) order {
+	switch {
+	case mixture == "equal": // another tenant with the same load
+		return w.order(w.aggressor, s.victim, s.clients)
+	case hooks(mixture):
+		return w.order(w.hooked, mixture, aggressorFactor*s.clients)
+	default:
+		return w.order(w.aggressor, mixture, aggressorFactor*s.clients)
+	}
 }
 
 // hang gives the organization hooks that accept connections and never answer. The backlog of the

@@ -226,9 +226,13 @@ func (h *Host) readPage(
 	return page, nil
 }
 
+// pageCommits is the number of commits for which a page has room from the start.
+const pageCommits = 32
+
 // read takes up to limit commits from a listing and stores the next one in ahead, zero for none.
 func (l *commitListing) read(ctx context.Context, view *odb.View, limit int, more bool) (*CommitPage, error) {
 	page := &CommitPage{}
+	page.Items = make([]Commit, 0, min(limit, pageCommits))
 	left := int64(pageBytesMax)
 	for more && len(page.Items)+len(page.rest) < limit {
 		if err := page.take(ctx, view, l.ahead.ID, &left); err != nil {

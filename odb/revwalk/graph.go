@@ -23,6 +23,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 
 	"packhorse/odb"
 	"packhorse/odb/fair"
@@ -122,6 +123,33 @@ type Graph struct {
 
 // NewGraph returns a graph over v that holds no commit yet.
 func NewGraph(v *odb.View) *Graph { return &Graph{view: v, linked: v.Linked()} }
+
+// graphs holds the memory of graphs of short walks, each of [Graph.release].
+var graphs sync.Pool
+
+// pooledCommits is the number of commits up to which a graph's memory is kept for the next one.
+const pooledCommits = 4096
+
+// newShortGraph is NewGraph for a walk that is probably short, and releases the graph at its end.
+func newShortGraph(v *odb.View) *Graph {
+	h, _ := graphs.Get().(*Graph)
+	if h == nil {
+		return NewGraph(v)
+	}
+	h.view, h.linked = v, v.Linked()
+	return h
+}
+
+// release gives up a graph that nothing refers to any more.
+func (h *Graph) release() {
+	if len(h.nodes) > pooledCommits {
+		return
+	}
+	clear(h.table.slots)
+	table := IDTable{ids: h.table.ids[:0], slots: h.table.slots}
+	*h = Graph{table: table, nodes: h.nodes[:0], parents: h.parents[:0]}
+	graphs.Put(h)
+}
 
 // CutAt makes the commits in ids count as having no parents. It must be called before they are
 // loaded.

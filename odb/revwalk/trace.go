@@ -103,8 +103,10 @@ func Trace(ctx context.Context, v *odb.View, commit object.ID, options TraceOpti
 		return nil, err
 	}
 	defer filters.Close()
+	history := newShortGraph(v)
+	defer history.release()
 	t := &tracer{
-		history: NewGraph(v), view: v.Linked(), filters: filters,
+		history: history, view: v.Linked(), filters: filters,
 		known: options.Known, admit: options.Admit, flat: options.Flat,
 	}
 	tip, err := t.history.Tip(ctx, commit)

@@ -64,16 +64,21 @@ func (t *tracer) open(ctx context.Context, s *traceSet) error {
 		return nil
 	}
 	s.opened = true
-	f := s.folder
-	if err := t.readFolder(ctx, f); err != nil {
+	if err := t.readFolder(ctx, s.folder); err != nil {
 		return err
 	}
-	items, err := t.admitItems(f)
+	return t.addItems(s, 0, len(s.folder.out.Entries))
+}
+
+// addItems makes items of some entries of the folder of a set.
+func (t *tracer) addItems(s *traceSet, from, to int) error {
+	f := s.folder
+	items, err := t.admitItems(f, from, to)
 	if err != nil {
 		return err
 	}
 	s.items = make([]traceItem, 0, items)
-	for i := range f.out.Entries {
+	for i := from; i < to; i++ {
 		e := &f.out.Entries[i]
 		if e.known() {
 			continue
@@ -137,13 +142,13 @@ func (t *tracer) admitEntries(count, namesBytes int) error {
 	return t.admit(int64(unsafe.Sizeof(TracedFolder{})) + int64(count)*perEntry + int64(namesBytes))
 }
 
-// admitItems asks for permission to keep the items of a folder, and what is kept of its subfolders
-// before they are opened. It returns the number of items.
-func (t *tracer) admitItems(f *tracedOut) (count int, err error) {
+// admitItems asks for permission to keep the items of some entries of a folder, and what is kept of
+// its subfolders before they are opened. It returns the number of items.
+func (t *tracer) admitItems(f *tracedOut, from, to int) (count int, err error) {
 	const perItem = int64(unsafe.Sizeof(traceItem{}))
 	const perSet = int64(unsafe.Sizeof(tracedOut{}) + unsafe.Sizeof(traceSet{}))
 	size := int64(0)
-	for i := range f.out.Entries {
+	for i := from; i < to; i++ {
 		e := &f.out.Entries[i]
 		if e.known() {
 			continue
@@ -160,13 +165,13 @@ func (t *tracer) admitItems(f *tracedOut) (count int, err error) {
 	return count, t.admit(size)
 }
 
-// limit removes from a set the files that do not lie at a path below its folder, and for a flat
-// trace closes the folders there. Errors: [odb.NotFoundError] when none is left.
+// limit opens a set with the files only that lie at a path below its folder, and for a flat trace
+// leaves the folders there closed. Errors: [odb.NotFoundError] when nothing lies there.
 func (t *tracer) limit(ctx context.Context, s *traceSet, path string) error {
-	if err := t.open(ctx, s); err != nil {
-		return err
-	}
 	if path == "" {
+		if err := t.open(ctx, s); err != nil {
+			return err
+		}
 		for i := range s.items {
 			if t.flat {
 				s.items[i].set = nil
@@ -174,14 +179,19 @@ func (t *tracer) limit(ctx context.Context, s *traceSet, path string) error {
 		}
 		return nil
 	}
-	s.whole = false
+	s.opened, s.whole = true, false
+	if err := t.readFolder(ctx, s.folder); err != nil {
+		return err
+	}
 	name, rest, more := strings.Cut(path, "/")
 	entries := s.folder.out.Entries
 	at := slices.IndexFunc(entries, func(e TracedEntry) bool { return e.Name == name && (!more || e.Mode.IsTree()) })
 	if at < 0 {
 		return &odb.NotFoundError{Object: s.folder.tree}
 	}
-	s.items = slices.DeleteFunc(s.items, func(item traceItem) bool { return item.index != int32(at) })
+	if err := t.addItems(s, at, at+1); err != nil {
+		return err
+	}
 	if len(s.items) > 0 && s.items[0].set != nil {
 		return t.limit(ctx, s.items[0].set, rest)
 	}

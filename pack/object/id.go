@@ -85,7 +85,11 @@ var nibbles = func() (table [256]byte) {
 }()
 
 // String returns the 40 hexadecimal digits of id.
-func (id ID) String() string { return hex.EncodeToString(id[:]) }
+func (id ID) String() string {
+	var digits [HexSize]byte // which hex.EncodeToString would allocate
+	hex.Encode(digits[:], id[:])
+	return string(digits[:])
+}
 
 // AppendHex appends the 40 hexadecimal digits of id to dst.
 func (id ID) AppendHex(dst []byte) []byte { return hex.AppendEncode(dst, id[:]) }

@@ -180,9 +180,9 @@ func (s *server) webhooks() (engine.WebhookConfig, error) {
 			if !ok {
 				return nil
 			}
-			var hooks []webhook.Hook
-			for _, hook := range config.Webhooks {
-				hooks = append(hooks, webhook.Hook{URL: hook.URL, Secret: hook.Secret})
+			hooks := make([]webhook.Hook, len(config.Webhooks))
+			for i, hook := range config.Webhooks {
+				hooks[i] = webhook.Hook{URL: hook.URL, Secret: hook.Secret}
 			}
 			return hooks
 		},

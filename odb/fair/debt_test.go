@@ -3,7 +3,6 @@ package fair_test
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,34 +10,31 @@ import (
 	"packhorse/odb/fair"
 )
 
-// servedBefore lets a request of a and many of b wait for the turns of the holders, and returns for
-// how long those of b are served before that of a.
+// servedBefore lets a request of a and many of b wait for the turns of the holders at one
+// processor, and returns for how long those of b are served before that of a.
 func servedBefore(t *testing.T, p *fair.Processors, holders ...*fair.Account) time.Duration {
 	t.Helper()
 	var all sync.WaitGroup
-	var took atomic.Int64
-	var came atomic.Bool
+	var begun, came time.Time
 	all.Go(func() {
 		_, account := serve(t, p, "a", 0)
-		came.Store(true)
+		came = time.Now()
 		account.End()
 	})
 	for range 100 {
 		all.Go(func() {
 			_, account := serve(t, p, "b", 0)
-			if !came.Load() {
-				time.Sleep(time.Millisecond)
-				took.Add(int64(time.Millisecond))
-			}
+			time.Sleep(time.Millisecond)
 			account.End()
 		})
 	}
 	synctest.Wait()
+	begun = time.Now()
 	for _, holder := range holders {
 		holder.End()
 	}
 	all.Wait()
-	return time.Duration(took.Load())
+	return came.Sub(begun)
 }
 
 // What the background does for an organization, and what its requests owe, delays its requests, by

@@ -46,6 +46,9 @@ const (
 // request waits of one that has been charged less. Their time is a debt that delays its requests,
 // and so is the time of maintenance, which takes no turns ([Debit]).
 //
+// A computation is charged the time of its turn, and a request its share of the processors that
+// computations leave: more turns at a time are no reason to be charged more.
+//
 // All methods may be called concurrently.
 type Processors struct {
 	count   int
@@ -57,6 +60,9 @@ type Processors struct {
 	computes node      // guarded by mu; the same for computations
 	tick     int64     // guarded by mu
 	moved    time.Time // guarded by mu: when a turn began or ended
+
+	worked   int64     // guarded by mu: the processor time of a request that has always had a turn, in nanoseconds
+	workedAt time.Time // guarded by mu: when worked was brought up to date
 
 	latest  arrival // guarded by mu: the last request
 	other   arrival // guarded by mu: the last one of another repository than latest
@@ -77,7 +83,8 @@ func NewProcessors(count int) *Processors {
 	if count <= 0 {
 		count = runtime.GOMAXPROCS(0)
 	}
-	return &Processors{count: count, made: time.Now()}
+	now := time.Now()
+	return &Processors{count: count, made: now, workedAt: now}
 }
 
 // Account is the computing time of one request.
@@ -196,6 +203,7 @@ func (p *Processors) admitLocked(w *waiter, now time.Time) {
 // startLocked begins a turn. What has been charged to its tenant is the level of those who are new
 // or come back.
 func (p *Processors) startLocked(token *node, now time.Time) {
+	p.workLocked(now)
 	p.moved = now
 	p.tick++
 	for n := token; n != nil; n = n.parent {
@@ -209,6 +217,7 @@ func (p *Processors) startLocked(token *node, now time.Time) {
 }
 
 func (p *Processors) endLocked(token *node, now time.Time) {
+	p.workLocked(now)
 	p.moved = now
 	for n := token; n != nil; n = n.parent {
 		n.held--
@@ -216,6 +225,20 @@ func (p *Processors) endLocked(token *node, now time.Time) {
 			invariants.Check(n.held >= 0, "fair: %q has %d turns", n.key, n.held)
 		}
 	}
+}
+
+// workLocked brings worked up to date. A computation keeps a processor to itself, since the
+// runtime lets it run for long; the requests share the others.
+func (p *Processors) workLocked(now time.Time) {
+	passed := now.Sub(p.workedAt)
+	if passed <= 0 {
+		return
+	}
+	p.workedAt = now
+	if free := max(1, p.count-p.computes.held); p.requests.held > free {
+		passed = passed * time.Duration(free) / time.Duration(p.requests.held)
+	}
+	p.worked += int64(passed)
 }
 
 // enterLocked returns the node of a tenant. An idle tenant starts no further ahead of the running

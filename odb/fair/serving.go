@@ -27,6 +27,7 @@ type serving struct {
 
 	// Guarded by the lock of the processors.
 	token         *node
+	began         int64 // what the processors had worked when the turn began, or was charged last
 	ended         bool
 	before, after *Account // in the list of those in a turn
 }
@@ -124,7 +125,7 @@ func (a *Account) enter(ctx context.Context, w *waiter, goesOn bool) error {
 		a.endLocked(now)
 		p.dispatchLocked(now)
 	default:
-		a.serving.since.Store(p.clock(now)) // what it waited is not its own
+		a.beginLocked(now) // what it waited is not its own
 	}
 	return err
 }
@@ -242,9 +243,24 @@ func (a *Account) recharge(now time.Time) {
 }
 
 func (a *Account) rechargeLocked(now time.Time) {
+	took := a.workedLocked(now)
+	a.chargeLocked(a.serving.token, took)
+	a.beginLocked(now)
+}
+
+// beginLocked makes the turn begin now.
+func (a *Account) beginLocked(now time.Time) {
 	p, s := a.processors, &a.serving
-	a.chargeLocked(s.token, min(lapse, p.since(now, s.since.Load())))
+	p.workLocked(now)
+	s.began = p.worked
 	s.since.Store(p.clock(now))
+}
+
+// workedLocked is the processor time of the turn until now.
+func (a *Account) workedLocked(now time.Time) time.Duration {
+	p := a.processors
+	p.workLocked(now)
+	return min(lapse, time.Duration(p.worked-a.serving.began))
 }
 
 // startLocked begins the turn.
@@ -254,7 +270,7 @@ func (a *Account) startLocked(now time.Time) {
 		invariants.Check(s.since.Load() <= 0, "fair: a request is served twice")
 	}
 	p.startLocked(s.token, now)
-	s.since.Store(p.clock(now))
+	a.beginLocked(now)
 	s.before = p.newest
 	if p.newest = a; s.before != nil {
 		s.before.serving.after = a
@@ -266,7 +282,7 @@ func (a *Account) startLocked(now time.Time) {
 // endLocked charges the turn and ends it.
 func (a *Account) endLocked(now time.Time) {
 	p, s := a.processors, &a.serving
-	a.chargeLocked(s.token, s.owed+min(lapse, p.since(now, s.since.Load())))
+	a.chargeLocked(s.token, s.owed+a.workedLocked(now))
 	s.owed = 0
 	p.endLocked(s.token, now)
 	s.since.Store(inNoTurn)

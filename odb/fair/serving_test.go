@@ -412,3 +412,52 @@ func BenchmarkBegin(b *testing.B) {
 		account.End()
 	}
 }
+
+// All turns together are charged no more than what the processors have done, whatever their number:
+// a computation as much as a processor does, and the requests the rest.
+func TestTurnsAreChargedProcessorTime(t *testing.T) {
+	t.Parallel()
+	const whole = time.Second
+	for _, test := range []struct {
+		name         string
+		processors   int
+		computations int
+		requests     int
+		want         time.Duration // charged to requests
+	}{
+		{"one request", 2, 0, 1, whole},
+		{"a request for each processor", 2, 0, 2, 2 * whole},
+		{"many requests", 2, 0, 16, 2 * whole},
+		{"beside a computation", 2, 1, 16, whole},
+		{"beside as many computations as there is room for", 4, 8, 16, whole},
+		{"beside a computation at the only processor", 1, 1, 16, whole},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p := fair.NewProcessors(test.processors)
+				ctx, cancel := context.WithTimeout(t.Context(), whole)
+				defer cancel()
+				until := time.Now().Add(whole)
+				var all sync.WaitGroup
+				var running, most, took atomic.Int64
+				for i := range test.computations {
+					account := p.Account(tenant(string(rune('a'+i)), "r", "t"), 0)
+					all.Go(func() {
+						if err := toil(fair.With(ctx, account), &running, &most); !errors.Is(err, context.DeadlineExceeded) {
+							t.Error(err)
+						}
+					})
+				}
+				for range test.requests {
+					all.Go(func() { took.Add(int64(serveUntil(t, p, "requests", until))) })
+				}
+				all.Wait()
+				if got := time.Duration(took.Load()); got < test.want*95/100 || got > test.want*105/100 {
+					t.Errorf("the requests are charged %v, want %v", got, test.want)
+				}
+				nothingTaken(t, p)
+			})
+		})
+	}
+}

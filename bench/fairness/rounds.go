@@ -91,38 +91,45 @@ func measureMixture(
 	}
 	rate := warm.goodput() / 10
 	for range s.rounds {
-		var alone, beside sample
-		for _, step := range []struct {
-			w   *world
-			o   order
-			sum *sample
-			run func(context.Context, order, time.Duration) (sample, error)
-		}{
-			{own, victim, &alone, own.closed},
-			{both, beset, &beside, both.closed},
-			{own, victim, &m.calmAlone, own.atRate(rate)},
-			{both, beset, &m.calmBeside, both.atRate(rate)},
-		} {
-			if err := step.w.thaw(); err != nil {
-				return m, err
-			}
-			if _, err := step.run(ctx, step.o, settling); err != nil {
-				return m, err
-			}
-			got, err := step.run(ctx, step.o, s.window)
-			if err != nil {
-				return m, err
-			}
-			if err := step.w.freeze(); err != nil {
-				return m, err
-			}
-			step.sum.join(got)
+		alone, err := own.inWindow(ctx, own.closed, victim, s.window)
+		if err != nil {
+			return m, err
+		}
+		beside, err := both.inWindow(ctx, both.closed, beset, s.window)
+		if err != nil {
+			return m, err
+		}
+		calmAlone, err := own.inWindow(ctx, own.atRate(rate), victim, s.window)
+		if err != nil {
+			return m, err
+		}
+		calmBeside, err := both.inWindow(ctx, both.atRate(rate), beset, s.window)
+		if err != nil {
+			return m, err
 		}
 		m.alone.join(alone)
 		m.beside.join(beside)
+		m.calmAlone.join(calmAlone)
+		m.calmBeside.join(calmBeside)
 		m.ratios = append(m.ratios, beside.goodput()/(alone.goodput()/2))
 	}
 	return m, nil
+}
+
+// inWindow measures while nothing else runs.
+func (w *world) inWindow(
+	ctx context.Context, run func(context.Context, order, time.Duration) (sample, error), o order, window time.Duration,
+) (got sample, err error) {
+	if err := w.thaw(); err != nil {
+		return got, err
+	}
+	if _, err := run(ctx, o, settling); err != nil {
+		return got, err
+	}
+	if got, err = run(ctx, o, window); err != nil {
+		return got, err
+	}
+	return got, w.freeze()
 }
 
 // openServer is [openWorld] in a new folder, which is removed at the end.

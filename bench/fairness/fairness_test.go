@@ -32,9 +32,7 @@ func TestMeasurement(t *testing.T) {
 	for _, round := range []struct{ alone, beside int }{{1000, 300}, {3000, 1500}} {
 		alone := sample{count: round.alone, took: time.Second, cpu: 2 * time.Second}
 		beside := sample{count: round.beside, took: time.Second, cpu: time.Second, times: []time.Duration{1}}
-		m.alone.join(alone)
-		m.beside.join(beside)
-		m.ratios = append(m.ratios, beside.goodput()/(alone.goodput()/2))
+		m.addRound(alone, beside)
 	}
 	if m.alone.goodput() != 2000 || m.alone.cores() != 2 || len(m.beside.times) != 2 {
 		t.Errorf("alone %v/s with %v cores, %d times", m.alone.goodput(), m.alone.cores(), len(m.beside.times))

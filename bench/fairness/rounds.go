@@ -17,8 +17,17 @@ type measurement struct {
 	ratios []float64 // of the goodput beside to half of that alone, of each round
 }
 
+// addRound adds a window of each side.
+func (m *measurement) addRound(alone, beside sample) {
+	m.alone.join(alone)
+	m.beside.join(beside)
+	m.ratios = append(m.ratios, ofHalf(alone, beside))
+}
+
+func ofHalf(alone, beside sample) float64 { return beside.goodput() / (alone.goodput() / 2) }
+
 // ofHalf is the goodput over half of that alone.
-func (m *measurement) ofHalf() float64 { return m.beside.goodput() / (m.alone.goodput() / 2) }
+func (m *measurement) ofHalf() float64 { return ofHalf(m.alone, m.beside) }
 
 // ofHalfCPU is the goodput over what half of the server's CPU time allows, at the cost of an
 // operation alone.
@@ -68,9 +77,8 @@ func measureMixture(
 	defer func() { err = errors.Join(err, closeBoth()) }()
 
 	victim, beset := own.order(own.victim, s.victim, s.clients), both.order(both.victim, s.victim, s.clients)
-	for _, o := range []*order{&victim, &beset} {
-		o.prepare()
-	}
+	victim.prepare()
+	beset.prepare()
 	warm, err := own.closed(ctx, victim, warming)
 	if err != nil {
 		return m, err
@@ -107,11 +115,9 @@ func measureMixture(
 		if err != nil {
 			return m, err
 		}
-		m.alone.join(alone)
-		m.beside.join(beside)
+		m.addRound(alone, beside)
 		m.calmAlone.join(calmAlone)
 		m.calmBeside.join(calmBeside)
-		m.ratios = append(m.ratios, beside.goodput()/(alone.goodput()/2))
 	}
 	return m, nil
 }

@@ -15,7 +15,7 @@ import (
 func servedBefore(t *testing.T, p *fair.Processors, holders ...*fair.Account) time.Duration {
 	t.Helper()
 	var all sync.WaitGroup
-	var begun, came time.Time
+	var came time.Time
 	all.Go(func() {
 		_, account := serve(t, p, "a", 0)
 		came = time.Now()
@@ -29,7 +29,7 @@ func servedBefore(t *testing.T, p *fair.Processors, holders ...*fair.Account) ti
 		})
 	}
 	synctest.Wait()
-	begun = time.Now()
+	begun := time.Now()
 	for _, holder := range holders {
 		holder.End()
 	}

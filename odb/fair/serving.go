@@ -243,8 +243,7 @@ func (a *Account) recharge(now time.Time) {
 }
 
 func (a *Account) rechargeLocked(now time.Time) {
-	took := a.workedLocked(now)
-	a.chargeLocked(a.serving.token, took)
+	a.chargeLocked(a.serving.token, a.workedLocked(now))
 	a.beginLocked(now)
 }
 

@@ -11,8 +11,8 @@ import (
 
 // borrowing describes the borrowed layers of a fork's pool to a view (docs/invariants.md 8).
 type borrowing struct {
-	auxiliary manifestLayer                // the visibility set
-	layers    map[segment.LayerID]struct{} // to which it is auxiliary
+	auxiliary manifestLayer     // the visibility set
+	layers    []segment.LayerID // to which it is auxiliary
 
 	mu    sync.Mutex
 	entry *visibilityEntry // guarded by mu; nil until it is needed
@@ -24,9 +24,9 @@ func newBorrowing(m *manifest) *borrowing {
 	for i := range m.layers {
 		if auxiliary, ok := m.layers[i].borrowed(); ok {
 			if l == nil {
-				l = &borrowing{auxiliary: auxiliary, layers: make(map[segment.LayerID]struct{})}
+				l = &borrowing{auxiliary: auxiliary, layers: make([]segment.LayerID, 0, len(m.layers))}
 			}
-			l.layers[m.layers[i].id] = struct{}{}
+			l.layers = append(l.layers, m.layers[i].id)
 		}
 	}
 	return l
@@ -45,6 +45,17 @@ func (l *manifestLayer) borrowed() (manifestLayer, bool) {
 // isVisibility reports whether an auxiliary is a visibility set.
 func (l *manifestLayer) isVisibility() bool {
 	return l.kind == segment.KindVisibility || l.kind == segment.KindBorrowed
+}
+
+// shared returns the auxiliaries of the layer that all pools with the layer may share: all but the
+// visibility set. The slice may be the layer's.
+func (l *manifestLayer) shared() []manifestLayer {
+	if _, ok := l.borrowed(); !ok {
+		return l.auxiliaries
+	}
+	return slices.DeleteFunc(slices.Clone(l.auxiliaries), func(auxiliary manifestLayer) bool {
+		return auxiliary.isVisibility()
+	})
 }
 
 // toCheck returns the description of the borrowed layers, nil if there are none, or if the view
@@ -66,11 +77,7 @@ func (v *View) borrows() bool { return v.toCheck() != nil }
 // IsBorrowed reports whether a layer may hold objects that are not readable.
 func (v *View) IsBorrowed(l layer) bool {
 	borrowing := v.toCheck()
-	if borrowing == nil {
-		return false
-	}
-	_, ok := borrowing.layers[l.layerID()]
-	return ok
+	return borrowing != nil && slices.Contains(borrowing.layers, l.layerID())
 }
 
 // readable is the one place that decides whether an object may be seen through this view

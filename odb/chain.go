@@ -262,10 +262,7 @@ func (v *View) locateFrom(ctx context.Context, from layer, id object.ID) (Locati
 // searchBase is searchIn with the hot layers, which stand behind the segments, from the oldest to
 // the newest.
 func searchBase(ctx context.Context, layers []layer, id object.ID) (Location, bool, error) {
-	first := slices.IndexFunc(layers, func(l layer) bool { _, ok := l.(*hotLayer); return ok })
-	if first < 0 {
-		first = len(layers)
-	}
+	first := firstHot(layers)
 	if at, ok, err := searchIn(ctx, layers[:first], id); ok || err != nil {
 		return at, ok, err
 	}

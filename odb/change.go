@@ -1,6 +1,7 @@
 package odb
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,14 +78,14 @@ func (s *Store) stageManifest(b *kv.Batch, pool PoolID, raw []byte, before, next
 	b.Require(manifestKey(pool), raw)
 	b.Put(manifestKey(pool), value)
 	was, is := before.parts(), next.parts()
-	for id := range is {
-		if _, ok := was[id]; !ok {
-			b.Put(userKey(id, pool), nil)
+	for _, part := range is {
+		if !was.has(part.id) {
+			b.Put(userKey(part.id, pool), nil)
 		}
 	}
-	for id, kind := range was {
-		if _, ok := is[id]; !ok {
-			s.leave(b, pool, kind, id)
+	for _, part := range was {
+		if !is.has(part.id) {
+			s.leave(b, pool, part.kind, part.id)
 		}
 	}
 	return nil
@@ -126,9 +127,9 @@ func (s *Store) leave(b *kv.Batch, pool PoolID, kind segment.LayerKind, id segme
 }
 
 // freeze gives the pool a new hot layer, if the last one holds an object. Objects in the former one
-// stay unchanged until they are flushed.
+// stay unchanged until they are flushed. freeze merges the small layers that forks froze before.
 func (s *Store) freeze(ctx context.Context, pool PoolID) error {
-	return s.changeManifest(ctx, pool, func(m *manifest, _ *kv.Batch) error {
+	return s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
 		last, ok := m.hot()
 		if ok {
 			empty, err := s.isEmpty(ctx, last)
@@ -138,6 +139,9 @@ func (s *Store) freeze(ctx context.Context, pool PoolID) error {
 			if empty {
 				return errNoChange
 			}
+		}
+		if err := s.mergeFrozen(ctx, b, pool, m, s.limits.HotCount); err != nil {
+			return fmt.Errorf("merge frozen layers: %w", err)
 		}
 		m.layers = append(m.layers, manifestLayer{kind: segment.KindHot, id: segment.NewLayerID()})
 		return nil
@@ -165,22 +169,33 @@ func (m *manifest) clone() manifest {
 	return next
 }
 
-// parts returns the layers and auxiliary files of a manifest.
-func (m *manifest) parts() map[segment.LayerID]segment.LayerKind {
-	parts := make(map[segment.LayerID]segment.LayerKind)
-	for _, l := range m.layers {
-		parts[l.id] = l.kind
-		for _, auxiliary := range l.auxiliaries {
-			parts[auxiliary.id] = auxiliary.kind
-		}
+// parts are layers and auxiliary files, each once, by ID: the key-value store takes the keys of a
+// batch faster when they come in order.
+type parts []manifestLayer
+
+// parts returns those of a manifest.
+func (m *manifest) parts() parts {
+	parts := make(parts, 0, 4*len(m.layers))
+	for i := range m.layers {
+		parts = append(parts, manifestLayer{kind: m.layers[i].kind, id: m.layers[i].id})
+		parts = append(parts, m.layers[i].auxiliaries...)
 	}
-	return parts
+	slices.SortFunc(parts, func(a, b manifestLayer) int { return bytes.Compare(a.id[:], b.id[:]) })
+	return slices.CompactFunc(parts, func(a, b manifestLayer) bool { return a.id == b.id })
+}
+
+// has reports whether id is that of a part.
+func (p parts) has(id segment.LayerID) bool {
+	_, found := slices.BinarySearchFunc(p, id, func(part manifestLayer, id segment.LayerID) int {
+		return bytes.Compare(part.id[:], id[:])
+	})
+	return found
 }
 
 // use adds the user keys of all layers and auxiliary files of the pool's first manifest to b.
 func (m *manifest) use(b *kv.Batch, pool PoolID) {
-	for id := range m.parts() {
-		b.Put(userKey(id, pool), nil)
+	for _, part := range m.parts() {
+		b.Put(userKey(part.id, pool), nil)
 	}
 }
 

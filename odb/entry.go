@@ -61,8 +61,11 @@ func (v *View) Entry(ctx context.Context, id object.ID) (StoredEntry, error) {
 	if err != nil {
 		return StoredEntry{}, err
 	}
-	return at.layer.entry(ctx, at)
+	return at.Entry(ctx)
 }
+
+// Entry returns the stored form of the object. Errors: [ErrCorrupt].
+func (at *Location) Entry(ctx context.Context) (StoredEntry, error) { return at.layer.entry(ctx, *at) }
 
 // CopyPacked writes the compressed bytes of e to w, in the encoding of e. The caller has written
 // the header of the pack entry.

@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"packhorse/odb/hot"
 	"packhorse/odb/kv"
@@ -71,7 +72,7 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 		b.Require(manifestKey(v.pool), raw)
 	} else {
 		next = source.clone()
-		if err := v.store.mergeFrozen(ctx, b, v.pool, &next); err != nil {
+		if err := v.store.mergeFrozen(ctx, b, v.pool, &next, 0); err != nil {
 			return nil, fmt.Errorf("merge frozen layers: %w", err)
 		}
 		frozen := next.clone()
@@ -85,14 +86,8 @@ func (v *View) share(ctx context.Context, b *kv.Batch, source *manifest, raw []b
 		if empty && l.id == open {
 			continue
 		}
-		shared := manifestLayer{kind: l.kind, id: l.id}
 		// Bitmaps too: they cover segments only, and the fork takes all of them in their order.
-		for _, auxiliary := range l.auxiliaries {
-			if !auxiliary.isVisibility() {
-				shared.auxiliaries = append(shared.auxiliaries, auxiliary)
-			}
-		}
-		taken = append(taken, shared)
+		taken = append(taken, manifestLayer{kind: l.kind, id: l.id, auxiliaries: slices.Clone(l.shared())})
 	}
 	return taken, nil
 }

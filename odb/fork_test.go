@@ -357,6 +357,28 @@ func TestForkConflicts(t *testing.T) {
 	empty.Fsck()
 }
 
+// TestForksShareOpenFiles reads through several forks, each with a visibility set of its own. They
+// use the files that the first one opened.
+func TestForksShareOpenFiles(t *testing.T) {
+	t.Parallel()
+	g, public, _ := twoLines(t)
+	h := odbtest.NewPool(t, odb.Options{})
+	fills["one segment"](h, g)
+	h.BuildFilters()
+	var first int
+	for i := range 5 {
+		fork := forkPool(h, public)
+		checkReadable(t, g, fork, public)
+		n := fork.Store.Stats().OpenFileCount
+		if i == 0 {
+			first = n
+		}
+		if n != first || n == 0 {
+			t.Errorf("%d open files after fork %d, %d after the first", n, i+1, first)
+		}
+	}
+}
+
 // Layers stay until the last pool that uses them is deleted.
 func TestForkOutlivesItsSource(t *testing.T) {
 	t.Parallel()

@@ -161,9 +161,6 @@ func (f *fsck) partKeys(ctx context.Context, part manifestLayer) error {
 func (f *fsck) presence(ctx context.Context, l *SegmentLayer) error {
 	parts := append([]manifestLayer{{kind: segment.KindSegment, id: l.ID}}, l.auxiliaries...)
 	for _, part := range parts {
-		if part.isVisibility() {
-			continue // it is looked for each time that it is read
-		}
 		open, err := l.store.Files.Open(ctx, part.kind.FileName(part.id))
 		switch {
 		case errors.Is(err, file.ErrNotFound):
@@ -200,7 +197,7 @@ func (f *fsck) keys(ctx context.Context, part segment.LayerID, keys ...[]byte) e
 			if errors.Is(manifestErr, ErrNoPool) {
 				return nil
 			}
-			if _, named := now.parts()[part]; manifestErr == nil && !named {
+			if manifestErr == nil && !now.parts().has(part) {
 				return nil
 			}
 			err = errors.Join(fmt.Errorf("%w: key %x is missing", ErrDisagree, key), manifestErr)

@@ -173,7 +173,7 @@ func (f *tablesFsck) usersOf(ctx context.Context, keys [][]byte) error {
 			if err != nil {
 				continue // the check of the pool reports it
 			}
-			if _, ok := m.parts()[user.id]; ok {
+			if m.parts().has(user.id) {
 				continue
 			}
 		}

@@ -3,6 +3,7 @@ package odb
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"packhorse/odb/segment"
 	"packhorse/pack/object"
@@ -46,7 +47,7 @@ func (f *fsck) visibleTip(ctx context.Context, auxiliary segment.LayerID, tip ob
 
 // visibleSegment checks that the visibility set covers as many objects as the segment has.
 func (f *fsck) visibleSegment(ctx context.Context, l *borrowing, segment *SegmentLayer, set *visibilitySet) error {
-	if _, borrowed := l.layers[segment.ID]; !borrowed || !set.known || set.all {
+	if !slices.Contains(l.layers, segment.ID) || !set.known || set.all {
 		return nil
 	}
 	g, err := segment.Acquire(ctx)

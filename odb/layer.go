@@ -37,6 +37,17 @@ type layer interface {
 	copyPayload(ctx context.Context, w io.Writer, e *StoredEntry) error
 }
 
+// firstHot returns the place of the first hot layer among the stored ones of a view, which stands
+// behind the segments; without one their number.
+func firstHot(stored []layer) int {
+	for i, l := range stored {
+		if _, ok := l.(*hotLayer); ok {
+			return i
+		}
+	}
+	return len(stored)
+}
+
 // Location is the place of an object: a layer, and an ordinal of its index or the value found
 // there.
 type Location struct {

@@ -19,11 +19,11 @@ type layerSet struct {
 	// segments are the pinned or open segments. A segment whose auxiliary files were replaced occurs
 	// once for each set of them.
 	segments map[segment.LayerID][]*SegmentLayer
-	hot      map[segment.LayerID]int // pins
+	rows     map[segment.LayerID]int // pins of hot layers and visibility sets
 }
 
 func newLayerSet(s *Store, openFileCountMax int) *layerSet {
-	l := &layerSet{store: s, segments: make(map[segment.LayerID][]*SegmentLayer), hot: make(map[segment.LayerID]int)}
+	l := &layerSet{store: s, segments: make(map[segment.LayerID][]*SegmentLayer), rows: make(map[segment.LayerID]int)}
 	l.files = segment.NewOpenFiles(s.env, openFileCountMax, l.tidy)
 	return l
 }
@@ -31,22 +31,42 @@ func newLayerSet(s *Store, openFileCountMax int) *layerSet {
 // pin returns the layer that m names, for a view of an epoch, and keeps it until unpin. frozen says
 // that it takes no writes.
 func (s *layerSet) pin(m manifestLayer, frozen bool, epoch uint64) layer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if m.kind == segment.KindHot {
-		s.hot[m.id]++
+		s.pinRows(m.id)
 		return newHotLayer(s.store, m.id, frozen, epoch)
 	}
+	auxiliaries := m.shared()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	at := slices.IndexFunc(s.segments[m.id], func(l *SegmentLayer) bool {
-		return slices.EqualFunc(l.auxiliaries, m.auxiliaries, sameAuxiliary)
+		return slices.EqualFunc(l.auxiliaries, auxiliaries, sameAuxiliary)
 	})
 	if at < 0 {
 		at = len(s.segments[m.id])
-		s.segments[m.id] = append(s.segments[m.id], newSegmentLayer(s.store, s.files, m))
+		s.segments[m.id] = append(s.segments[m.id], newSegmentLayer(s.store, s.files, m.id, auxiliaries))
 	}
 	l := s.segments[m.id][at]
 	l.pins++
 	return l
+}
+
+// pinRows keeps a hot layer or a visibility set until unpinRows.
+func (s *layerSet) pinRows(id segment.LayerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows[id]++
+}
+
+// unpinRows ends one pinRows.
+func (s *layerSet) unpinRows(id segment.LayerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if invariants.Enabled {
+		invariants.Check(s.rows[id] > 0, "odb: rows %s have %d pins before one ends", id, s.rows[id])
+	}
+	if s.rows[id]--; s.rows[id] == 0 {
+		delete(s.rows, id)
+	}
 }
 
 func sameAuxiliary(a, b manifestLayer) bool { return a.kind == b.kind && a.id == b.id }
@@ -54,17 +74,12 @@ func sameAuxiliary(a, b manifestLayer) bool { return a.kind == b.kind && a.id ==
 // unpin ends one pin. The files of an unpinned layer stay open for the next view, until the set of
 // open files needs their place.
 func (s *layerSet) unpin(l layer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch l := l.(type) {
 	case *hotLayer:
-		if invariants.Enabled {
-			invariants.Check(s.hot[l.id] > 0, "odb: hot layer %s has %d pins before one ends", l.id, s.hot[l.id])
-		}
-		if s.hot[l.id]--; s.hot[l.id] == 0 {
-			delete(s.hot, l.id)
-		}
+		s.unpinRows(l.id)
 	case *SegmentLayer:
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if invariants.Enabled {
 			invariants.Check(l.pins > 0, "odb: segment %s has %d pins before one ends", l.ID, l.pins)
 		}
@@ -77,7 +92,7 @@ func (s *layerSet) unpin(l layer) {
 func (s *layerSet) isPinned(id segment.LayerID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hot[id] > 0 {
+	if s.rows[id] > 0 {
 		return true
 	}
 	for _, layers := range s.segments {

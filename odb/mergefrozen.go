@@ -15,10 +15,12 @@ import (
 // more objects than those after it together. Each remaining layer has more objects than all newer
 // ones. So the number of layers, and of copies of an object, is the logarithm of the number of
 // objects. It takes no more bytes than a write may add to the hot tier, and mergedCountMax times
-// the objects; maintenance flushes larger layers.
+// the objects; maintenance flushes larger layers. The newest layers that have together no more than
+// small objects become one in any case: maintenance keeps the layers of a pool from being merged
+// for as long as it may replace them, so it wants few of them when it begins.
 //
 // The last hot layer takes writes and stays. Forks keep the former layers for as long as they live.
-func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *manifest) error {
+func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *manifest, small int) error {
 	frozen := m.hotLayers()
 	if len(frozen) > 0 {
 		frozen = frozen[:len(frozen)-1]
@@ -29,7 +31,7 @@ func (s *Store) mergeFrozen(ctx context.Context, b *kv.Batch, pool PoolID, m *ma
 		for first > 0 && m.layers[frozen[first-1]].sharesAuxiliaries(&m.layers[frozen[first]]) {
 			first--
 		}
-		run, err := s.frozenRun(ctx, m, frozen[first:])
+		run, err := s.frozenRun(ctx, m, frozen[first:], small)
 		if err != nil {
 			return err
 		}
@@ -77,7 +79,7 @@ type frozenLayer struct {
 }
 
 // frozenRun reads the newest layers that are to become one, the newest first.
-func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int) ([]frozenLayer, error) {
+func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int, small int) ([]frozenLayer, error) {
 	var run []frozenLayer
 	count, size := 0, 0
 	for len(places) > 0 {
@@ -85,7 +87,7 @@ func (s *Store) frozenRun(ctx context.Context, m *manifest, places []int) ([]fro
 		places = places[:len(places)-1]
 		countMax := mergedCountMax*s.limits.HotCount - count
 		if len(run) > 0 {
-			countMax = min(countMax, count)
+			countMax = min(countMax, max(count, small-count))
 		}
 		layer := hot.Reader{ID: m.layers[place].id, Keys: s.keys, Copies: s.copies, Frozen: true, Aside: true}
 		content, ok, err := layer.ReadAll(ctx, countMax, s.limits.HotBytes-size)

@@ -128,6 +128,31 @@ func TestSharedSegmentsAreMergedByTheirPool(t *testing.T) {
 	w.Sound(tip)
 }
 
+// TestMaintenanceBeginsWithFewLayers forks a base so that its frozen layers shrink by half each. A
+// rewrite merges those that are small together before it keeps forks from that.
+func TestMaintenanceBeginsWithFewLayers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, odb.Options{Limits: odb.Limits{HotCount: 1000}})
+	random := rand.New(rand.NewPCG(1, 5))
+	var tip object.ID
+	for range 63 {
+		tip = w.Grow(random, tip, 1)
+		w.forkOf(tip)
+	}
+	tip = w.Grow(random, tip, 1)
+	before := w.layerCount()
+	if before < 5 {
+		t.Fatalf("%d layers, too few for the test", before)
+	}
+	rewrite, err := w.Store.BeginRewrite(t.Context(), w.Pool, nil)
+	w.Must(err)
+	if n := w.layerCount(); n != 3 { // merged, frozen just now, and the one that takes writes
+		t.Errorf("%d layers when a rewrite has begun, %d before", n, before)
+	}
+	w.Must(rewrite.Close())
+	w.Sound(tip)
+}
+
 // Forks do not merge layers that maintenance is rewriting, and go on to merge those that came
 // afterwards.
 func TestForksDuringAPrune(t *testing.T) {

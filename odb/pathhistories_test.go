@@ -17,9 +17,10 @@ func TestPathHistoriesThroughAFork(t *testing.T) {
 	h.PushGit(g, odbtest.Lines("", g.Tips()))
 	early := forkPool(h, g.Tips()...)
 	early.BuildHistories() // leaves them to the source
-	for _, l := range early.View().Segments() {
-		if !l.Borrowed() || l.Histories != nil {
-			t.Errorf("segment %s of a fork: borrowed %v, path histories %v", l.ID, l.Borrowed(), l.Histories)
+	borrowing := early.View()
+	for _, l := range borrowing.Segments() {
+		if !borrowing.IsBorrowed(l) || l.Histories != nil {
+			t.Errorf("segment %s of a fork: borrowed %v, path histories %v", l.ID, borrowing.IsBorrowed(l), l.Histories)
 		}
 	}
 	h.BuildHistories()

@@ -52,12 +52,15 @@ type OwnLayer struct {
 func (s *Store) BeginRewrite(
 	ctx context.Context, pool PoolID, frozen func(ctx context.Context) error,
 ) (*Rewrite, error) {
+	if err := s.freeze(ctx, pool); err != nil {
+		return nil, err
+	}
 	r := &Rewrite{
 		store: s, mark: s.rewriting.begin(pool), chosen: make(map[segment.LayerID]bool),
 		checked: make(map[object.ID]struct{}), layers: make(map[segment.LayerID]struct{}), held: make(map[object.ID]struct{}),
 	}
-	err := s.freeze(ctx, pool)
-	if err == nil && frozen != nil {
+	var err error
+	if frozen != nil {
 		err = frozen(ctx)
 	}
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"packhorse/pack/object"
 )
 
-// SegmentLayer is a segment of a pool, with the auxiliary file that holds its graph rows if it has
-// commits.
+// SegmentLayer is a segment, with its auxiliary files. The views of all pools that use the same
+// files share it: visibility sets, of which each fork has its own, are no part of it.
 type SegmentLayer struct {
 	store     *Store
 	ID        segment.LayerID
@@ -23,15 +23,18 @@ type SegmentLayer struct {
 	Bitmaps   *segment.SharedFile
 	pins      int // guarded by layerSet.mu
 
-	auxiliaries []manifestLayer
+	auxiliaries []manifestLayer // files
 }
 
-func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *SegmentLayer {
-	l := &SegmentLayer{store: s, ID: m.id, auxiliaries: m.auxiliaries}
-	l.data.Init(files, m.id, m.id, segment.KindSegment)
-	for _, auxiliary := range m.auxiliaries {
+// newSegmentLayer returns the layer of a segment and its auxiliary files.
+func newSegmentLayer(
+	s *Store, files *segment.OpenFiles, id segment.LayerID, auxiliaries []manifestLayer,
+) *SegmentLayer {
+	l := &SegmentLayer{store: s, ID: id, auxiliaries: auxiliaries}
+	l.data.Init(files, id, id, segment.KindSegment)
+	for _, auxiliary := range auxiliaries {
 		f := &segment.SharedFile{}
-		f.Init(files, m.id, auxiliary.id, auxiliary.kind)
+		f.Init(files, id, auxiliary.id, auxiliary.kind)
 		switch auxiliary.kind {
 		case segment.KindGraph:
 			l.Rows = f
@@ -43,7 +46,7 @@ func newSegmentLayer(s *Store, files *segment.OpenFiles, m manifestLayer) *Segme
 			l.Trigrams = f
 		case segment.KindBitmap:
 			l.Bitmaps = f
-		default: // has no file, or is none of a segment's
+		default: // is none of a segment's
 		}
 	}
 	return l
@@ -75,12 +78,6 @@ func (l *SegmentLayer) consistsOf(id segment.LayerID) bool {
 	return l.ID == id || slices.ContainsFunc(l.auxiliaries, func(auxiliary manifestLayer) bool {
 		return auxiliary.id == id
 	})
-}
-
-// Borrowed reports whether a fork has taken the segment from another pool.
-func (l *SegmentLayer) Borrowed() bool {
-	_, ok := (&manifestLayer{auxiliaries: l.auxiliaries}).borrowed()
-	return ok
 }
 
 func (l *SegmentLayer) isOpen() bool {

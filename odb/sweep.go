@@ -241,8 +241,8 @@ func (s *Store) removePool(ctx context.Context, pool PoolID, row []byte, swept *
 	default:
 		b.Require(manifestKey(pool), raw)
 		b.Delete(manifestKey(pool))
-		for id, kind := range m.parts() {
-			s.leave(b, pool, kind, id)
+		for _, part := range m.parts() {
+			s.leave(b, pool, part.kind, part.id)
 		}
 	}
 	return s.removed(ctx, b, &swept.PoolCount)

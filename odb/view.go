@@ -44,11 +44,12 @@ type View struct {
 
 // heldByView is what a view keeps from others until it ends.
 type heldByView struct {
-	store  *Store
-	layers []layer // pinned
-	epoch  uint64
-	counts bool // as the view of a request
-	ended  atomic.Bool
+	store     *Store
+	layers    []layer    // pinned
+	borrowing *borrowing // whose visibility set is pinned; nil: none
+	epoch     uint64
+	counts    bool // as the view of a request
+	ended     atomic.Bool
 }
 
 // end gives it back. Only the first call has an effect.
@@ -58,6 +59,9 @@ func (h *heldByView) end() {
 	}
 	for _, l := range h.layers {
 		h.store.layers.unpin(l)
+	}
+	if h.borrowing != nil {
+		h.store.layers.unpinRows(h.borrowing.auxiliary.id)
 	}
 	h.store.options.Epochs.end(h.epoch)
 	if h.counts {
@@ -80,7 +84,7 @@ func (s *Store) learn(pool PoolID, before, now *manifest) {
 	}
 	is := now.parts()
 	for _, l := range before.layers {
-		if _, stays := is[l.id]; !stays && l.kind == segment.KindHot && !s.layers.isPinned(l.id) {
+		if l.kind == segment.KindHot && !is.has(l.id) && !s.layers.isPinned(l.id) {
 			s.copies.Drop(l.id)
 		}
 	}
@@ -183,7 +187,10 @@ func (s *Store) newViewSince(epoch uint64, pool PoolID, m manifest) *View {
 			}
 		}
 	}
-	v.held = &heldByView{store: s, layers: v.layers, epoch: epoch, counts: true}
+	if v.borrowing != nil {
+		s.layers.pinRows(v.borrowing.auxiliary.id)
+	}
+	v.held = &heldByView{store: s, layers: v.layers, borrowing: v.borrowing, epoch: epoch, counts: true}
 	v.forgotten = runtime.AddCleanup(v, (*heldByView).end, v.held)
 	return v
 }
@@ -294,6 +301,19 @@ func (v *View) Asking() *View { return cmp.Or(v.asking, v) }
 // the first place in the order of lookups, even if the object is readable because of another.
 func (v *View) Find(ctx context.Context, id object.ID) (Location, error) {
 	at, ok, err := v.locate(ctx, id)
+	return v.found(ctx, id, at, ok, err)
+}
+
+// FindUnpacked is [View.Find] of an object that the caller has found in no segment of the view,
+// which is not a quarantine's. It asks the other layers only.
+func (v *View) FindUnpacked(ctx context.Context, id object.ID) (Location, error) {
+	layers := v.storedLayers()
+	at, ok, err := searchIn(ctx, layers[firstHot(layers):], id)
+	return v.found(ctx, id, at, ok, err)
+}
+
+// found is the answer of a lookup that ended with at, ok and err.
+func (v *View) found(ctx context.Context, id object.ID, at Location, ok bool, err error) (Location, error) {
 	if err == nil {
 		ok, err = v.readable(ctx, id, &at, ok)
 	}

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -18,8 +19,8 @@ import (
 // visibilityEntry is the cache entry of a visibility set. The set is computed on the first request
 // for an ID that no ref or readable object names.
 type visibilityEntry struct {
-	layers map[segment.LayerID]struct{} // that the fork borrowed; with tips they determine the set
-	tips   idList                       // of the fork; empty if the computed set was stored
+	layers []segment.LayerID // that the fork borrowed; with tips they determine the set
+	tips   idList            // of the fork; empty if the computed set was stored
 	set    atomic.Pointer[visibilitySet]
 
 	// The fields below are guarded by mu of the cache.
@@ -118,10 +119,7 @@ func (c *visibilityCache) add(of *borrowing, set *visibilitySet) *visibilityEntr
 // addCarried adds the set of an entry over other segments, as the latest of these. No fork has it;
 // new sets grow from it.
 func (c *visibilityCache) addCarried(of *visibilityEntry, set *visibilitySet) {
-	layers := make(map[segment.LayerID]struct{}, len(set.segments))
-	for id := range set.segments {
-		layers[id] = struct{}{}
-	}
+	layers := slices.Collect(maps.Keys(set.segments))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := manifestLayer{kind: segment.KindVisibility, id: segment.NewLayerID()} // of nothing that is stored
@@ -146,7 +144,7 @@ func (c *visibilityCache) settle(of *visibilityEntry, set *visibilitySet) {
 	c.found++
 	of.found = c.found
 	if len(of.tips) > 0 {
-		for layer := range of.layers {
+		for _, layer := range of.layers {
 			c.lead(of, layer)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"packhorse/odb/fair"
@@ -71,7 +70,7 @@ func (s *Store) walkVisibility(
 // visible returns the objects that the tips of an entry reach: from the set of another entry and
 // the newer objects, if there is such an entry, or by a full walk.
 func (v *View) visible(ctx context.Context, of *visibilityEntry) (*visibilitySet, error) {
-	for _, other := range v.store.visibility.relatives(maps.Keys(of.layers)) {
+	for _, other := range v.store.visibility.relatives(slices.Values(of.layers)) {
 		set, err := v.grow(ctx, other, of.tips)
 		if set != nil {
 			v.store.visibility.grown.Add(1)
@@ -293,7 +292,7 @@ func (s *Store) claimBorrowed(ctx context.Context, v *View) {
 		return
 	}
 	alone := false
-	for id := range borrowing.layers {
+	for _, id := range borrowing.layers {
 		shared, err := s.IsShared(ctx, v.pool, id)
 		alone = alone || err == nil && !shared
 	}

@@ -76,14 +76,19 @@ func (inv *inventory) unpackedLayer() int { return len(inv.segments) }
 // linked returns the handle of an object that a readable object names, which makes it readable,
 // too. Errors: [odb.ErrNotFound].
 func (inv *inventory) linked(ctx context.Context, id object.ID) (handle, error) {
-	if !inv.view.IsQuarantine() { // else the view does not consult segments first
-		for i, g := range inv.segments {
-			if ordinal, ok, err := g.Lookup(ctx, id); ok || err != nil {
-				return newHandle(i, ordinal), err
-			}
+	if inv.view.IsQuarantine() { // the view does not consult segments first
+		return inv.locate(ctx, id)
+	}
+	for i, g := range inv.segments {
+		if ordinal, ok, err := g.Lookup(ctx, id); ok || err != nil {
+			return newHandle(i, ordinal), err
 		}
 	}
-	return inv.locate(ctx, id)
+	at, err := inv.view.FindUnpacked(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	return inv.unpackedHandle(id, &at), nil
 }
 
 // locate returns the handle of id if it is readable. Errors: [odb.ErrNotFound].
@@ -105,13 +110,18 @@ func (inv *inventory) find(ctx context.Context, id object.ID) (handle, odb.Locat
 			}
 		}
 	}
+	return inv.unpackedHandle(id, &at), at, nil
+}
+
+// unpackedHandle returns the handle of the unpacked object id, which was found at a location.
+func (inv *inventory) unpackedHandle(id object.ID, at *odb.Location) handle {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	n, fresh := inv.unpacked.Number(id)
 	if fresh {
 		inv.unpackedSizes = append(inv.unpackedSizes, uint32(at.StoredSize()))
 	}
-	return newHandle(inv.unpackedLayer(), uint32(n)), at, nil
+	return newHandle(inv.unpackedLayer(), uint32(n))
 }
 
 // id returns the ID of the object that h names.
@@ -137,7 +147,15 @@ func (inv *inventory) unpackedEntry(ctx context.Context, number uint32) (odb.Sto
 	if err != nil {
 		return odb.StoredEntry{}, err
 	}
-	return inv.view.Entry(ctx, id)
+	find := inv.view.FindUnpacked
+	if inv.view.IsQuarantine() {
+		find = inv.view.Find
+	}
+	at, err := find(ctx, id)
+	if err != nil {
+		return odb.StoredEntry{}, err
+	}
+	return at.Entry(ctx)
 }
 
 // read returns the object that h names, shared and read-only. Errors: those of [odb.View.Read].

@@ -29,12 +29,12 @@ func BuildAuxiliary(ctx context.Context, s *odb.Store, pool odb.PoolID, pause fl
 // build makes. It skips a segment that another call is at.
 func attachMissing(
 	ctx context.Context, v *odb.View, kind segment.LayerKind, what string,
-	lacks func(ctx context.Context, s *odb.Store, l *odb.SegmentLayer) (bool, error),
+	lacks func(ctx context.Context, v *odb.View, l *odb.SegmentLayer) (bool, error),
 	build func(l *odb.SegmentLayer) (segment.Auxiliary, error),
 ) error {
 	s := v.Store()
 	attach := func(l *odb.SegmentLayer) error {
-		if lacks, err := lacks(ctx, s, l); err != nil || !lacks {
+		if lacks, err := lacks(ctx, v, l); err != nil || !lacks {
 			return err
 		}
 		release, ok := s.Claim(l.ID, kind)

@@ -84,8 +84,8 @@ func Compact(ctx context.Context, s *odb.Store, pool odb.PoolID, options Compact
 // have path histories or trigrams and has none.
 func lacksAuxiliary(ctx context.Context, v *odb.View) bool {
 	return slices.ContainsFunc(v.Segments(), func(l *odb.SegmentLayer) bool {
-		histories, errHistories := lacksHistories(ctx, v.Store(), l)
-		trigrams, errTrigrams := lacksTrigrams(ctx, v.Store(), l)
+		histories, errHistories := lacksHistories(ctx, v, l)
+		trigrams, errTrigrams := lacksTrigrams(ctx, v, l)
 		return errHistories == nil && histories || errTrigrams == nil && trigrams || l.Rows != nil && l.Filters == nil
 	})
 }

@@ -50,11 +50,11 @@ func buildHistories(ctx context.Context, v, known *odb.View, pace *traffic.Pacer
 
 // lacksHistories reports whether a segment has no path histories, and commits enough for one. Those
 // of a borrowed one are left to the pool that it was made for: each fork would make its own.
-func lacksHistories(ctx context.Context, s *odb.Store, l *odb.SegmentLayer) (bool, error) {
-	if l.Rows == nil || l.Histories != nil || l.Borrowed() {
+func lacksHistories(ctx context.Context, v *odb.View, l *odb.SegmentLayer) (bool, error) {
+	if l.Rows == nil || l.Histories != nil || v.IsBorrowed(l) {
 		return false, nil
 	}
-	least := s.Options().HistorySegment
+	least := v.Store().Options().HistorySegment
 	g, err := l.Acquire(ctx) // it is open, more often than the graph file
 	if err != nil {
 		return false, err

@@ -52,8 +52,8 @@ func buildTrigrams(ctx context.Context, v, known *odb.View, pace *traffic.Pacer)
 
 // lacksTrigrams reports whether a segment has no trigrams, and commits and bytes enough for some.
 // Those of a borrowed one are left to the pool that it was made for.
-func lacksTrigrams(ctx context.Context, s *odb.Store, l *odb.SegmentLayer) (bool, error) {
-	if s.Options().Trigrams == nil || l.Rows == nil || l.Trigrams != nil || l.Borrowed() {
+func lacksTrigrams(ctx context.Context, v *odb.View, l *odb.SegmentLayer) (bool, error) {
+	if v.Store().Options().Trigrams == nil || l.Rows == nil || l.Trigrams != nil || v.IsBorrowed(l) {
 		return false, nil
 	}
 	g, err := l.Acquire(ctx)
@@ -61,7 +61,7 @@ func lacksTrigrams(ctx context.Context, s *odb.Store, l *odb.SegmentLayer) (bool
 		return false, err
 	}
 	defer l.Release(g)
-	return g.DataSize*trigramRatio >= s.Options().TrigramBytes, nil
+	return g.DataSize*trigramRatio >= v.Store().Options().TrigramBytes, nil
 }
 
 // trigramBuilder makes the trigrams of a segment.

@@ -198,8 +198,12 @@ func (r *Rewrite) Put(q *Quarantine) error {
 // segment or another own segment must have all of their objects. Errors: [ErrMoved].
 func (r *Rewrite) Commit(ctx context.Context) error {
 	prunes := r.view.manifest.prunes
-	if invariants.Enabled {
-		r.check()
+	if after, err := r.after(); err == nil { // else changeManifest fails, too
+		defer after.Close()
+		if invariants.Enabled {
+			r.check(after)
+		}
+		r.carryVisibility(ctx, after)
 	}
 	err := r.store.changeManifest(ctx, r.view.pool, func(m *manifest, b *kv.Batch) error {
 		if m.prunes != prunes { // objects left out as duplicates may have been pruned
@@ -210,24 +214,27 @@ func (r *Rewrite) Commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.Settled(ctx)
+	r.settled(ctx)
 	return nil
+}
+
+// after returns a view of the pool as the rewrite leaves it. The caller closes it.
+func (r *Rewrite) after() (*View, error) {
+	next := r.view.manifest.clone()
+	if err := r.exchange(&next); err != nil {
+		return nil, err
+	}
+	return r.view.over(next).Aside(), nil
 }
 
 // checkedCountMax is the number of objects of the chosen layers up to which Commit verifies that
 // each of them stays.
 const checkedCountMax = 20_000
 
-// check verifies that another layer holds every object of the chosen ones. Its reads belong to no
-// request, whose round trips are the same without it.
-func (r *Rewrite) check() {
+// check verifies that another layer of the view after the rewrite holds every object of the chosen
+// ones. Its reads belong to no request, whose round trips are the same without it.
+func (r *Rewrite) check(after *View) {
 	ctx := context.Background()
-	next := r.view.manifest.clone()
-	if r.replace(&next, kv.NewBatch()) != nil {
-		return
-	}
-	after := r.view.over(next)
-	defer after.Close()
 	left := checkedCountMax
 	for _, l := range r.view.layers {
 		if !r.chosen[l.layerID()] {
@@ -263,15 +270,35 @@ func (r *Rewrite) PackedBytes() int64 {
 
 // Settled tells the rewrite that the batch of its last [Rewrite.Stage] was committed.
 func (r *Rewrite) Settled(ctx context.Context) {
+	r.settled(ctx)
+	if after, err := r.after(); err == nil {
+		defer after.Close()
+		r.carryVisibility(ctx, after)
+	}
+}
+
+func (r *Rewrite) settled(ctx context.Context) {
 	if r.q != nil {
 		r.q.Settled(ctx)
 	}
-	r.carryVisibility(ctx)
 }
 
-// replace puts the new segment, if there is one, in place of the first chosen layer, and removes
-// the chosen layers, and the bitmaps that this leaves without their segments. Errors: [ErrMoved].
+// replace exchanges layers of m and adds the registration of the new segment to b. Errors:
+// [ErrMoved].
 func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
+	if err := r.exchange(m); err != nil || r.q == nil {
+		return err
+	}
+	if err := r.store.registerSegment(r.q.sealed[0], b, r.view.pool); err != nil {
+		return err
+	}
+	r.q.staged, r.q.own = true, true
+	return nil
+}
+
+// exchange puts the new segment, if there is one, in place of the first chosen layer, and removes
+// the chosen layers, and the bitmaps that this leaves without their segments. Errors: [ErrMoved].
+func (r *Rewrite) exchange(m *manifest) error {
 	first, found, former := -1, 0, m.segments()
 	layers := make([]manifestLayer, 0, len(m.layers))
 	for _, l := range m.layers {
@@ -288,10 +315,6 @@ func (r *Rewrite) replace(m *manifest, b *kv.Batch) error {
 	}
 	if r.q != nil {
 		layers = slices.Insert(layers, first, sealedLayer(r.q.sealed[0]))
-		if err := r.store.registerSegment(r.q.sealed[0], b, r.view.pool); err != nil {
-			return err
-		}
-		r.q.staged, r.q.own = true, true
 	}
 	m.layers = layers
 	m.leaveBitmaps(former)

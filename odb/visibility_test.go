@@ -307,6 +307,42 @@ func TestVisibilityGrowsAfterARewrite(t *testing.T) {
 	}
 }
 
+// TestVisibilityGrowsDuringARewrite makes a fork after each batch of a rewrite, and asks it by ID.
+// None of them walks the whole history.
+func TestVisibilityGrowsDuringARewrite(t *testing.T) {
+	t.Parallel()
+	g, public, secret := twoLines(t)
+	h := odbtest.NewPool(t, odb.Options{})
+	fills["two segments with duplicates"](h, g)
+	keys := &odbtest.MeddledKeys{Store: h.Keys}
+	other := onKeys(h, keys, odb.Options{})
+	defer func() { h.Must(other.Store.Close(t.Context())) }()
+	parent := g.IDs("", "rev-parse", "refs/heads/main^")[0]
+	forks := 0
+	ask := func() {
+		forks++
+		v := forkPool(other, public).View()
+		for id, want := range map[object.ID]bool{parent: true, secret: false} {
+			if has, err := v.Has(t.Context(), id); err != nil || has != want {
+				t.Errorf("fork %d has %s: %v, %v", forks, id, has, err)
+			}
+		}
+		stats := other.Store.Stats()
+		if n := stats.VisibilityWalkCount - stats.VisibilityGrownCount; n != 1 {
+			t.Errorf("%d walks of the whole history after fork %d", n, forks)
+		}
+	}
+	ask()
+	keys.AfterBatches(ask)
+	done, err := repack.Compact(t.Context(), other.Store, other.ID, repack.CompactOptions{})
+	h.Must(err)
+	keys.AfterBatches(nil)
+	if ask(); done.LayerCount < 2 || forks < 4 {
+		t.Errorf("%d layers were rewritten, %d forks made", done.LayerCount, forks)
+	}
+	other.Fsck()
+}
+
 // Visibility sets keep to their part of the cache, tips included, and those that were used last
 // stay.
 func TestVisibilitySetsKeepToTheirBudget(t *testing.T) {

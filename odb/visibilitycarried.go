@@ -10,12 +10,13 @@ import (
 )
 
 // carryVisibility keeps the latest visibility set of a fork from the replaced layers in the cache,
-// over the layers that the pool has now. The set of the next fork grows from it. Otherwise that
-// fork's first request by ID would walk the whole history, since the layers that the latest set is
-// about are none of its own. A failure is logged.
-func (r *Rewrite) carryVisibility(ctx context.Context) {
+// over the layers of the view after the rewrite. The set of the next fork grows from it. Otherwise
+// that fork's first request by ID would walk the whole history, since the layers that the latest
+// set is about are none of its own. So a rewrite that keeps every object carries the set before the
+// pool gets the new segment. A failure is logged.
+func (r *Rewrite) carryVisibility(ctx context.Context, after *View) {
 	for _, of := range r.store.visibility.relatives(maps.Keys(r.chosen)) {
-		set, err := r.carried(ctx, of.ready())
+		set, err := r.carried(ctx, of.ready(), after)
 		switch {
 		case err != nil:
 			if !errors.Is(err, ErrNoPool) && ctx.Err() == nil {
@@ -29,28 +30,19 @@ func (r *Rewrite) carryVisibility(ctx context.Context) {
 	}
 }
 
-// carried returns a set of objects of the view before the rewrite as a set of those in the pool's
-// layers of now, nil if other layers than the chosen ones have gone, too.
-func (r *Rewrite) carried(ctx context.Context, before *visibilitySet) (*visibilitySet, error) {
+// carried returns a set of objects of the view before the rewrite as a set of those in the view
+// after it, nil if the set is about other layers, too.
+func (r *Rewrite) carried(ctx context.Context, before *visibilitySet, after *View) (*visibilitySet, error) {
 	if !r.view.hasSegmentsOf(before) {
 		return nil, nil
 	}
-	now, err := r.store.View(ctx, r.view.pool)
-	if err != nil {
-		return nil, err
-	}
-	defer now.Close()
-	now.Aside()
 	set := &visibilitySet{known: true, segments: make(map[segment.LayerID]visibleSegment)}
 	for id, known := range before.segments {
 		if !r.chosen[id] {
 			set.segments[id] = known.with(visibleSegment{})
 		}
 	}
-	if !now.hasSegmentsOf(set) {
-		return nil, nil
-	}
-	unpacked, err := now.addVisible(ctx, set, before.unpacked.ids())
+	unpacked, err := after.addVisible(ctx, set, before.unpacked.ids())
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +52,7 @@ func (r *Rewrite) carried(ctx context.Context, before *visibilitySet) (*visibili
 			continue
 		}
 		err := former.eachVisible(ctx, before.segments[former.ID], func(ids []object.ID) error {
-			_, err := now.addVisible(ctx, set, ids)
+			_, err := after.addVisible(ctx, set, ids)
 			return err
 		})
 		if err != nil {

@@ -9,10 +9,12 @@ import (
 	"packhorse/odb/kv"
 )
 
-// MeddledKeys is a key-value store in which something happens once, after a key was read.
+// MeddledKeys is a key-value store in which something happens: once, after a key was read, or after
+// each batch.
 type MeddledKeys struct {
 	kv.Store
-	next atomic.Pointer[meddling]
+	next    atomic.Pointer[meddling]
+	applied atomic.Pointer[func()]
 }
 
 type meddling struct {
@@ -23,6 +25,26 @@ type meddling struct {
 // AfterManifest calls do after the next read of the manifest of a pool, before the read returns.
 func (s *MeddledKeys) AfterManifest(pool odb.PoolID, do func()) {
 	s.next.Store(&meddling{append([]byte{'m'}, pool[:]...), do})
+}
+
+// AfterBatches calls do whenever a batch was applied, before Apply returns, but not for the batches
+// of do itself. nil ends that.
+func (s *MeddledKeys) AfterBatches(do func()) {
+	if do == nil {
+		s.applied.Store(nil)
+		return
+	}
+	s.applied.Store(&do)
+}
+
+// Apply implements [kv.Store].
+func (s *MeddledKeys) Apply(ctx context.Context, batch *kv.Batch) (kv.Commit, error) {
+	done, err := s.Store.Apply(ctx, batch)
+	if do := s.applied.Swap(nil); do != nil {
+		(*do)()
+		s.applied.CompareAndSwap(nil, do)
+	}
+	return done, err
 }
 
 // Get implements [kv.Store].

@@ -28,6 +28,18 @@ func onKeys(h *odbtest.Pool, keys kv.Store, options odb.Options) *odbtest.Pool {
 	return &other
 }
 
+// meddledPool returns a pool that one of [fills] has filled, in a store on keys that a test meddles
+// with.
+func meddledPool(t *testing.T, g *odbtest.Repository, fill string) (*odbtest.Pool, *odbtest.MeddledKeys) {
+	t.Helper()
+	h := odbtest.NewPool(t, odb.Options{})
+	fills[fill](h, g)
+	keys := &odbtest.MeddledKeys{Store: h.Keys}
+	other := onKeys(h, keys, odb.Options{})
+	t.Cleanup(func() { h.Must(other.Store.Close(context.Background())) }) //nolint:usetesting // t's has ended
+	return other, keys
+}
+
 // A store that closes ends the visibility walks, which have read nothing before their turn.
 func TestVisibilityWalksTakeTurns(t *testing.T) {
 	t.Parallel()
@@ -240,11 +252,7 @@ func TestVisibilityOutlivesItsDuplicate(t *testing.T) {
 func TestVisibilityOfPoolsThatGo(t *testing.T) {
 	t.Parallel()
 	g, public, _ := twoLines(t)
-	h := odbtest.NewPool(t, odb.Options{})
-	fills["one segment"](h, g)
-	keys := &odbtest.MeddledKeys{Store: h.Keys}
-	other := onKeys(h, keys, odb.Options{})
-	defer func() { h.Must(other.Store.Close(t.Context())) }()
+	other, keys := meddledPool(t, g, "one segment")
 	release := other.Store.HoldVisibilityWalks()
 	fork := forkPool(other, public)
 	other.Store.AwaitSettled()
@@ -253,7 +261,7 @@ func TestVisibilityOfPoolsThatGo(t *testing.T) {
 	keys.AfterManifest(fork.ID, func() {
 		batch := kv.NewBatch()
 		other.Store.DropPool(batch, fork.ID)
-		other.Store.DropPool(batch, h.ID)
+		other.Store.DropPool(batch, other.ID)
 		_, err := keys.Apply(t.Context(), batch)
 		swept, sweepErr := other.Store.Sweep(t.Context(), 0)
 		if err := errors.Join(err, sweepErr); err != nil || swept.PoolCount != 2 {
@@ -312,11 +320,7 @@ func TestVisibilityGrowsAfterARewrite(t *testing.T) {
 func TestVisibilityGrowsDuringARewrite(t *testing.T) {
 	t.Parallel()
 	g, public, secret := twoLines(t)
-	h := odbtest.NewPool(t, odb.Options{})
-	fills["two segments with duplicates"](h, g)
-	keys := &odbtest.MeddledKeys{Store: h.Keys}
-	other := onKeys(h, keys, odb.Options{})
-	defer func() { h.Must(other.Store.Close(t.Context())) }()
+	other, keys := meddledPool(t, g, "two segments with duplicates")
 	parent := g.IDs("", "rev-parse", "refs/heads/main^")[0]
 	forks := 0
 	ask := func() {
@@ -335,7 +339,7 @@ func TestVisibilityGrowsDuringARewrite(t *testing.T) {
 	ask()
 	keys.AfterBatches(ask)
 	done, err := repack.Compact(t.Context(), other.Store, other.ID, repack.CompactOptions{})
-	h.Must(err)
+	other.Must(err)
 	keys.AfterBatches(nil)
 	if ask(); done.LayerCount < 2 || forks < 4 {
 		t.Errorf("%d layers were rewritten, %d forks made", done.LayerCount, forks)

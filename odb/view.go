@@ -304,9 +304,12 @@ func (v *View) Find(ctx context.Context, id object.ID) (Location, error) {
 	return v.found(ctx, id, at, ok, err)
 }
 
-// FindUnpacked is [View.Find] of an object that the caller has found in no segment of the view,
-// which is not a quarantine's. It asks the other layers only.
+// FindUnpacked is [View.Find] of an object that the caller has found in no segment of the view. It
+// asks the other layers only, unless the view is a quarantine's, which has them in another order.
 func (v *View) FindUnpacked(ctx context.Context, id object.ID) (Location, error) {
+	if v.quarantine != nil {
+		return v.Find(ctx, id)
+	}
 	layers := v.storedLayers()
 	at, ok, err := searchIn(ctx, layers[firstHot(layers):], id)
 	return v.found(ctx, id, at, ok, err)

@@ -2,7 +2,6 @@ package odb
 
 import (
 	"context"
-	"errors"
 	"maps"
 
 	"packhorse/odb/segment"
@@ -19,7 +18,7 @@ func (r *Rewrite) carryVisibility(ctx context.Context, after *View) {
 		set, err := r.carried(ctx, of.ready(), after)
 		switch {
 		case err != nil:
-			if !errors.Is(err, ErrNoPool) && ctx.Err() == nil {
+			if ctx.Err() == nil {
 				r.store.log.WarnContext(ctx, "failed to keep the visibility set of a fork", "pool", r.view.pool, "error", err)
 			}
 			return

@@ -147,11 +147,7 @@ func (inv *inventory) unpackedEntry(ctx context.Context, number uint32) (odb.Sto
 	if err != nil {
 		return odb.StoredEntry{}, err
 	}
-	find := inv.view.FindUnpacked
-	if inv.view.IsQuarantine() {
-		find = inv.view.Find
-	}
-	at, err := find(ctx, id)
+	at, err := inv.view.FindUnpacked(ctx, id)
 	if err != nil {
 		return odb.StoredEntry{}, err
 	}

@@ -348,6 +348,9 @@ func searchIn(ctx context.Context, layers []layer, id object.ID) (Location, bool
 			}
 			continue
 		}
+		if h.rows.Lacks(id) {
+			continue
+		}
 		value, state, err := h.rows.Value(ctx, id)
 		if err != nil {
 			return Location{}, false, fmt.Errorf("look up %s: %w", id, err)

@@ -273,22 +273,29 @@ func TestBudget(t *testing.T) {
 // A store that is near is copied after many lookups only.
 func TestWorth(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct{ count, below, lookups int }{
-		"small": {count: 500, below: 127, lookups: 128},
-		"large": {count: 5000, below: 1023, lookups: 1024},
+	tests := map[string]struct {
+		count   int
+		frozen  bool
+		lookups int
+	}{
+		"few":         {count: 64, frozen: true, lookups: 8},
+		"one more":    {count: 65, frozen: true, lookups: 128},
+		"few, so far": {count: 64, lookups: 128},
+		"small":       {count: 500, lookups: 128},
+		"large":       {count: 5000, lookups: 1024},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			tab := newTable(t, hot.Options{})
 			for i := 0; i < test.count; i += 500 {
-				ids := make([]object.ID, 0, 500)
-				for j := range 500 {
-					ids = append(ids, numbered(i+j))
+				var ids []object.ID
+				for j := i; j < min(i+500, test.count); j++ {
+					ids = append(ids, numbered(j))
 				}
 				tab.write(ids...)
 			}
-			r := tab.reader(false)
+			r := tab.reader(test.frozen)
 			for i := range test.lookups {
 				if r.IsCopied() {
 					t.Fatalf("the layer is copied after %d lookups", i)

@@ -141,8 +141,14 @@ func (l *Layer) look(ctx context.Context, id object.ID, frozen bool) (Row, State
 	return row, state, nil
 }
 
+// lacks reports whether the layer is sealed and its filter rules an object out.
+func (l *Layer) lacks(id object.ID) bool {
+	others := l.others.Load()
+	return others != nil && !others.mayHave(id)
+}
+
 func (l *Layer) find(id object.ID) (Row, State) {
-	if others := l.others.Load(); others != nil && !others.mayHave(id) {
+	if l.lacks(id) {
 		return Row{}, Absent
 	}
 	l.mu.RLock()

@@ -14,15 +14,24 @@ import (
 )
 
 // worth says from which number of lookups on a copy of so many bytes is worth making, over a store
-// that is near. A lookup there takes as long as copying some eight rows. The first step is what one
-// read of the store returns.
+// that is near. A lookup there takes as long as copying some eight rows. The first two steps are
+// one read of the store. A layer of few rows is copied only once it is frozen: until then its copy
+// would soon be old.
 var worth = []struct{ lookups, bytesMax int64 }{
+	{8, fewRows},
 	{128, onePage},
 	{1024, 4 << 20},
 	{4096, math.MaxInt64},
 }
 
-const onePage = 0
+// In place of a number of bytes they bound the rows.
+const (
+	onePage = 0
+	fewRows = -1
+)
+
+// fewRowsMax is the number of objects that fewRows allows.
+const fewRowsMax = 64
 
 // demand counts a lookup in a layer that is not copied, and copies it when that is worth it.
 func (l *Layer) demand(ctx context.Context, frozen bool) error {
@@ -31,7 +40,7 @@ func (l *Layer) demand(ctx context.Context, frozen bool) error {
 	}
 	count := l.lookups.Add(1)
 	for _, step := range worth {
-		if count == step.lookups {
+		if count == step.lookups && (frozen || step.bytesMax != fewRows) {
 			return l.load(ctx, step.bytesMax, frozen)
 		}
 	}
@@ -113,6 +122,9 @@ type loading struct {
 func (r *loading) run(ctx context.Context) error {
 	l := r.layer
 	objects, graph, filters := Range(TableObject, l.id), Range(TableGraph, l.id), Range(TableFilter, l.id)
+	if r.bytesMax == fewRows {
+		objects.Limit = fewRowsMax
+	}
 	first, err := l.copies.keys.Read(ctx, kv.ReadSet{
 		Keys: [][]byte{CountKey(l.id)}, Ranges: []kv.ScanOptions{objects, graph, filters},
 	})
@@ -138,7 +150,7 @@ func (r *loading) run(ctx context.Context) error {
 	if !more {
 		return nil
 	}
-	if r.bytesMax == onePage {
+	if r.bytesMax <= onePage {
 		return errLarge
 	}
 	if first.Pages[0].More {
@@ -212,7 +224,7 @@ func (r *loading) add(page kv.Page) error {
 		}
 		*row.in(pair.Key[0]) = bytes.Clone(pair.Value)
 		r.rows[id] = row
-		if r.bytes += int64(len(pair.Value)); r.bytes > r.bytesMax && r.bytesMax != onePage {
+		if r.bytes += int64(len(pair.Value)); r.bytes > r.bytesMax && r.bytesMax > onePage {
 			return errLarge
 		}
 	}

@@ -285,6 +285,9 @@ func (m *model) compare(r *hot.Reader, l *modelLayer) {
 	for i := range 40 {
 		id := object.ID{byte(i * 6)}
 		want, there := l.rows[id]
+		if there && r.Lacks(id) {
+			m.Fatalf("Lacks(%s)", id)
+		}
 		value, state, err := r.Value(ctx, id)
 		if err == nil && state == hot.AbsentSoFar {
 			if l.frozen {

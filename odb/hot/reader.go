@@ -106,6 +106,16 @@ func (r *Reader) Value(ctx context.Context, id object.ID) ([]byte, State, error)
 	return value, stateOf(value), err
 }
 
+// Lacks reports whether a copy rules out at once that the layer has an object, as it mostly can of
+// a frozen layer. [Reader.Value] then returns [Absent].
+func (r *Reader) Lacks(id object.ID) bool {
+	if r.Direct || r.Stands != nil || r.told != nil {
+		return false
+	}
+	l := r.layer.Load()
+	return l != nil && l.lacks(id)
+}
+
 // absent is called where something was not found.
 func (r *Reader) absent(ctx context.Context) error {
 	if r.Stands == nil {

@@ -126,24 +126,26 @@ func (s *Store) leave(b *kv.Batch, pool PoolID, kind segment.LayerKind, id segme
 	b.Put(segment.Obsolete{Time: s.options.Now(), Kind: kind, ID: id}.Key(tableObsolete), pool[:])
 }
 
-// freeze gives the pool a new hot layer, if the last one holds an object. Objects in the former one
-// stay unchanged until they are flushed. freeze merges the small layers that forks froze before.
+// freeze merges the small layers that forks froze before, and gives the pool a new hot layer, if
+// the last one holds an object. Objects in the former one stay unchanged until they are flushed.
 func (s *Store) freeze(ctx context.Context, pool PoolID) error {
 	return s.changeManifest(ctx, pool, func(m *manifest, b *kv.Batch) error {
-		last, ok := m.hot()
-		if ok {
-			empty, err := s.isEmpty(ctx, last)
-			if err != nil {
-				return err
-			}
-			if empty {
-				return errNoChange
-			}
-		}
-		if err := s.mergeFrozen(ctx, b, pool, m, s.limits.HotCount); err != nil {
+		count := len(m.layers)
+		if err := s.mergeFrozen(ctx, b, pool, m, mergedCountMax*s.limits.HotCount); err != nil {
 			return fmt.Errorf("merge frozen layers: %w", err)
 		}
-		m.layers = append(m.layers, manifestLayer{kind: segment.KindHot, id: segment.NewLayerID()})
+		empty := false
+		if last, ok := m.hot(); ok {
+			var err error
+			if empty, err = s.isEmpty(ctx, last); err != nil {
+				return err
+			}
+		}
+		if !empty {
+			m.layers = append(m.layers, manifestLayer{kind: segment.KindHot, id: segment.NewLayerID()})
+		} else if len(m.layers) == count {
+			return errNoChange
+		}
 		return nil
 	})
 }

@@ -129,9 +129,20 @@ func TestSharedSegmentsAreMergedByTheirPool(t *testing.T) {
 }
 
 // TestMaintenanceBeginsWithFewLayers forks a base so that its frozen layers shrink by half each. A
-// rewrite merges those that are small together before it keeps forks from that.
+// rewrite merges those that are small together before it keeps forks from that, whether or not the
+// base was written to since the last fork.
 func TestMaintenanceBeginsWithFewLayers(t *testing.T) {
 	t.Parallel()
+	for name, written := range map[string]bool{"written": true, "just forked": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			beginWithFewLayers(t, written)
+		})
+	}
+}
+
+func beginWithFewLayers(t *testing.T, written bool) {
+	t.Helper()
 	w := newWorld(t, odb.Options{Limits: odb.Limits{HotCount: 1000}})
 	random := rand.New(rand.NewPCG(1, 5))
 	var tip object.ID
@@ -139,15 +150,19 @@ func TestMaintenanceBeginsWithFewLayers(t *testing.T) {
 		tip = w.Grow(random, tip, 1)
 		w.forkOf(tip)
 	}
-	tip = w.Grow(random, tip, 1)
+	want := 2 // merged, and the one that takes writes
+	if written {
+		tip = w.Grow(random, tip, 1)
+		want++ // frozen just now
+	}
 	before := w.layerCount()
 	if before < 5 {
 		t.Fatalf("%d layers, too few for the test", before)
 	}
 	rewrite, err := w.Store.BeginRewrite(t.Context(), w.Pool, nil)
 	w.Must(err)
-	if n := w.layerCount(); n != 3 { // merged, frozen just now, and the one that takes writes
-		t.Errorf("%d layers when a rewrite has begun, %d before", n, before)
+	if n := w.layerCount(); n != want {
+		t.Errorf("%d layers instead of %d when a rewrite has begun, %d before", n, want, before)
 	}
 	w.Must(rewrite.Close())
 	w.Sound(tip)

@@ -95,5 +95,13 @@ func (at *Location) Segment() (l *SegmentLayer, ordinal uint32, ok bool) {
 // read.
 func (at *Location) StoredSize() int { return len(at.value) }
 
+// WithoutValue returns the location without the stored value of an unpacked object, which it keeps
+// in memory. Whoever needs the value reads it again.
+func (at *Location) WithoutValue() Location {
+	brief := *at
+	brief.value = nil
+	return brief
+}
+
 // Stat returns the object's type and size. Errors: [ErrCorrupt].
 func (at *Location) Stat(ctx context.Context) (Info, error) { return at.layer.stat(ctx, *at) }

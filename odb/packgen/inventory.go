@@ -33,9 +33,15 @@ type inventory struct {
 	bitmaps  *reachBitmaps     // nil: none; used by one goroutine
 	pace     *traffic.Pacer    // makes long work on it rest; nil: no rests
 
-	mu            sync.Mutex      // guards the fields below
-	unpacked      revwalk.IDTable // objects in no segment
-	unpackedSizes []uint32        // in bytes, as they are stored
+	mu       sync.Mutex      // guards the fields below
+	unpacked revwalk.IDTable // objects in no segment
+	places   []unpackedPlace // of these
+}
+
+// unpackedPlace is where an unpacked object was found.
+type unpackedPlace struct {
+	at   odb.Location // without its value
+	size uint32       // in bytes, as it is stored
 }
 
 func newInventory(ctx context.Context, v *odb.View) (*inventory, error) {
@@ -79,16 +85,36 @@ func (inv *inventory) linked(ctx context.Context, id object.ID) (handle, error) 
 	if inv.view.IsQuarantine() { // the view does not consult segments first
 		return inv.locate(ctx, id)
 	}
-	for i, g := range inv.segments {
-		if ordinal, ok, err := g.Lookup(ctx, id); ok || err != nil {
-			return newHandle(i, ordinal), err
-		}
+	if h, ok, err := inv.packed(ctx, id); ok || err != nil {
+		return h, err
 	}
 	at, err := inv.view.FindUnpacked(ctx, id)
 	if err != nil {
 		return 0, err
 	}
 	return inv.unpackedHandle(id, &at), nil
+}
+
+// assigned returns the handle of an object, readable or not; false if it has none yet, so that it
+// is in no set.
+func (inv *inventory) assigned(ctx context.Context, id object.ID) (handle, bool, error) {
+	inv.mu.Lock()
+	n := inv.unpacked.Find(id)
+	inv.mu.Unlock()
+	if n >= 0 {
+		return newHandle(inv.unpackedLayer(), uint32(n)), true, nil
+	}
+	return inv.packed(ctx, id)
+}
+
+// packed returns the handle of an object in a segment, false if there is none.
+func (inv *inventory) packed(ctx context.Context, id object.ID) (handle, bool, error) {
+	for i, g := range inv.segments {
+		if ordinal, ok, err := g.Lookup(ctx, id); ok || err != nil {
+			return newHandle(i, ordinal), ok, err
+		}
+	}
+	return 0, false, nil
 }
 
 // locate returns the handle of id if it is readable. Errors: [odb.ErrNotFound].
@@ -119,7 +145,7 @@ func (inv *inventory) unpackedHandle(id object.ID, at *odb.Location) handle {
 	defer inv.mu.Unlock()
 	n, fresh := inv.unpacked.Number(id)
 	if fresh {
-		inv.unpackedSizes = append(inv.unpackedSizes, uint32(at.StoredSize()))
+		inv.places = append(inv.places, unpackedPlace{at.WithoutValue(), uint32(at.StoredSize())})
 	}
 	return newHandle(inv.unpackedLayer(), uint32(n))
 }
@@ -138,19 +164,14 @@ func (inv *inventory) id(ctx context.Context, h handle) (object.ID, error) {
 func (inv *inventory) unpackedCount() int {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
-	return len(inv.unpackedSizes)
+	return len(inv.places)
 }
 
 // unpackedEntry returns the stored form of an unpacked object.
 func (inv *inventory) unpackedEntry(ctx context.Context, number uint32) (odb.StoredEntry, error) {
-	id, err := inv.id(ctx, newHandle(inv.unpackedLayer(), number))
-	if err != nil {
-		return odb.StoredEntry{}, err
-	}
-	at, err := inv.view.FindUnpacked(ctx, id)
-	if err != nil {
-		return odb.StoredEntry{}, err
-	}
+	inv.mu.Lock()
+	at := inv.places[number].at
+	inv.mu.Unlock()
 	return at.Entry(ctx)
 }
 

@@ -203,7 +203,7 @@ func (p *PackPlan) measure(ctx context.Context) error {
 	p.bytes += p.whole
 	p.count += p.send.count(p.inv.unpackedLayer())
 	return p.send.each(p.inv.unpackedLayer(), func(number uint32) error {
-		p.bytes += int64(p.inv.unpackedSizes[number])
+		p.bytes += int64(p.inv.places[number].size)
 		return nil
 	})
 }

@@ -152,11 +152,15 @@ func (p *PackPlan) storedBase(ctx context.Context, h handle) (base object.ID, of
 // resolvable returns the handle of a delta base and reports whether the client can find it: in the
 // pack or, for a thin pack, in its own repository.
 func (p *PackPlan) resolvable(ctx context.Context, base object.ID, t object.Type) (handle, bool, error) {
-	h, err := p.inv.locate(ctx, base)
-	if errors.Is(err, odb.ErrNotFound) {
-		return 0, false, nil // stored, but not readable through this view
+	h, ok, err := p.inv.assigned(ctx, base)
+	if !ok && err == nil && t == object.TypeCommit { // the client may have it without a handle
+		h, err = p.inv.locate(ctx, base)
+		if errors.Is(err, odb.ErrNotFound) {
+			return 0, false, nil // stored, but not readable through this view
+		}
+		ok = err == nil
 	}
-	if err != nil {
+	if !ok || err != nil {
 		return 0, false, err
 	}
 	return h, p.send.has(h) || p.request.Thin && p.clientHas(h, base, t), nil

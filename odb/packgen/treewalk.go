@@ -179,9 +179,10 @@ func (w *treeWalk) show(ctx context.Context, data, previous []byte, depth int) e
 		return nil
 	}
 	it := revwalk.NewTreeDiff(data, previous)
+	it.NoFiles = !r.filter.keepsType(object.TypeBlob)
 	for it.Next() {
 		isTree := it.Mode.IsTree()
-		if !isTree && !r.filter.keepsType(object.TypeBlob) {
+		if !isTree && it.NoFiles {
 			continue
 		}
 		h, err := r.inv.linked(ctx, it.ID)

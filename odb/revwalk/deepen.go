@@ -229,7 +229,7 @@ func (d *deepening) answer() (shallow, unshallow []object.ID, err error) {
 		}
 	}
 	for _, id := range d.client {
-		n := d.history.table.find(id)
+		n := d.history.table.Find(id)
 		if _, inside := d.inside[n]; inside && n >= 0 {
 			unshallow = append(unshallow, id)
 		}

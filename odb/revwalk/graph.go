@@ -51,8 +51,8 @@ func (t *IDTable) Number(id object.ID) (n int32, fresh bool) {
 	return int32(len(t.ids) - 1), true
 }
 
-// find returns the number of id, -1 when it has none.
-func (t *IDTable) find(id object.ID) int32 {
+// Find returns the number of id, -1 when it has none.
+func (t *IDTable) Find(id object.ID) int32 {
 	if len(t.slots) == 0 {
 		return -1
 	}
@@ -258,7 +258,7 @@ func (h *Graph) Has(n int32, all marks) bool { return h.nodes[n].marks&all == al
 func (h *Graph) Set(n int32, m marks) { h.nodes[n].marks |= m }
 
 // Find returns the number of a commit that the graph has met, -1 for another one.
-func (h *Graph) Find(id object.ID) int32 { return h.table.find(id) }
+func (h *Graph) Find(id object.ID) int32 { return h.table.Find(id) }
 
 // Tree returns the tree of n, which is loaded.
 func (h *Graph) Tree(n int32) object.ID { return h.nodes[n].tree }
@@ -316,7 +316,7 @@ var ErrNotCommit = errors.New("odb: not a commit")
 // Tip returns the number of the commit that id leads to, loaded. Errors: [odb.ErrNotFound],
 // ErrNotCommit.
 func (h *Graph) Tip(ctx context.Context, id object.ID) (int32, error) {
-	if n := h.table.find(id); n >= 0 && h.Has(n, markLoaded) {
+	if n := h.table.Find(id); n >= 0 && h.Has(n, markLoaded) {
 		return n, nil
 	}
 	if err := fair.Pause(ctx); err != nil {

@@ -11,6 +11,8 @@ import (
 // without parsing their entries where it can.
 type TreeDiff struct {
 	object.TreeIter
+	NoFiles bool // regular files are not asked for; some may be given
+
 	old     object.TreeIter
 	haveOld bool
 }
@@ -26,7 +28,7 @@ func NewTreeDiff(data, previous []byte) TreeDiff {
 
 // Next moves to the next entry and reports whether there is one.
 func (d *TreeDiff) Next() bool {
-	for d.TreeIter.Next() {
+	for d.next() {
 		// Old tools wrote versions that are out of order. Entries of those may be given that are not new:
 		// this costs work and does no harm.
 		for d.haveOld && bytes.Compare(d.old.Name, d.Name) < 0 {
@@ -45,6 +47,13 @@ func (d *TreeDiff) Next() bool {
 		}
 	}
 	return false
+}
+
+func (d *TreeDiff) next() bool {
+	if d.NoFiles {
+		d.SkipFiles()
+	}
+	return d.TreeIter.Next()
 }
 
 // end makes the current entry the last one that Next gives: the rest of both versions is equal.

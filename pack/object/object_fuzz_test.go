@@ -114,19 +114,28 @@ func tagIsExact(t *testing.T, data []byte) {
 }
 
 // FuzzTreeIter holds that a tree's iterator always ends, reads only whole entries and leaves
-// nothing behind when it is content.
+// nothing behind when it is content. Without regular files it gives the other entries and fails
+// alike.
 func FuzzTreeIter(f *testing.F) {
 	f.Add([]byte("100644 a\x0001234567890123456789040000 b\x0001234567890123456789"))
 	f.Add([]byte("0 \x0001234567890123456789"))
 	f.Add([]byte("37777777777 a\x0001234567890123456789"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		it := object.IterTree(data)
+		it, others := object.IterTree(data), object.IterTree(data)
 		used := 0
 		for it.Next() {
+			if it.Mode != object.ModeBlob || it.Padding > 0 {
+				if others.SkipFiles(); !others.Next() || others.ID != it.ID || len(others.Rest()) != len(it.Rest()) {
+					t.Fatalf("%q is not met without the files before it", it.Name)
+				}
+			}
 			used = len(data) - len(it.Rest())
 			if at := used - object.IDSize - 1 - len(it.Name); at < 2 || !bytes.Equal(data[at:at+len(it.Name)], it.Name) {
 				t.Fatalf("the name %q is not where it should be", it.Name)
 			}
+		}
+		if others.SkipFiles(); others.Next() || (others.Err() == nil) != (it.Err() == nil) {
+			t.Errorf("without files %v, with them %v", others.Err(), it.Err())
 		}
 		if (it.Err() == nil) != (used == len(data)) || it.Next() {
 			t.Errorf("%d of %d bytes read, error %v", used, len(data), it.Err())

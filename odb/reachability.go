@@ -12,8 +12,9 @@ import (
 // The store has no walks of its own, so it calls Reach when a request needs the set. Package
 // packhorse/odb/packgen implements it.
 type Reach interface {
-	// Reach returns the objects of v that wants reach and haves do not.
-	Reach(ctx context.Context, v *View, wants, haves []object.ID) (*Reached, error)
+	// Reach returns the objects of v that wants reach. It may leave out those in known, and any that
+	// haves reach, all of which are in known. Both are empty for a walk from the roots.
+	Reach(ctx context.Context, v *View, wants, haves []object.ID, known Reached) (*Reached, error)
 	// Leads reports whether tips, commits or other objects, together reach each of commits.
 	Leads(ctx context.Context, v *View, tips, commits []object.ID) (bool, error)
 	// CheckBitmaps compares each bitmap of a file, which covers segments, the oldest first, with the
@@ -28,7 +29,8 @@ type Reached struct {
 	// [View.Segments]; missing words are zero. Counts are the numbers of objects of those segments.
 	Words  [][]uint64
 	Counts []int
-	// Unpacked are the unpacked objects, in any order.
+	// Unpacked are objects that lie outside of these segments, or did once, each once, in the order of
+	// their IDs.
 	Unpacked []object.ID
 }
 

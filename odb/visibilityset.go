@@ -132,6 +132,15 @@ func newVisibleSegment(count int, words []uint64) visibleSegment {
 	return s
 }
 
+// words64 returns the set in words of 64 bits.
+func (s visibleSegment) words64() []uint64 {
+	words := make([]uint64, (len(s.words)+7)/8)
+	for i, b := range s.words {
+		words[i/8] |= uint64(b) << (8 * (i % 8))
+	}
+	return words
+}
+
 // with returns the union of two sets of the same segment. The zero set belongs to any segment.
 func (s visibleSegment) with(other visibleSegment) visibleSegment {
 	united := visibleSegment{count: max(s.count, other.count), words: slices.Clone(other.words)}

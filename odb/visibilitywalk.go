@@ -79,7 +79,7 @@ func (v *View) visible(ctx context.Context, of *visibilityEntry) (*visibilitySet
 			return set, err
 		}
 	}
-	return v.reached(ctx, of.tips.ids(), nil)
+	return v.reached(ctx, of.tips.ids(), nil, Reached{})
 }
 
 // warnOfVisibility logs why a visibility set was not written. It will be computed again.
@@ -100,12 +100,12 @@ func (m *manifest) layersWith(auxiliary manifestLayer) manifest {
 	return part
 }
 
-// reached returns the objects that wants reach and haves do not.
-func (v *View) reached(ctx context.Context, wants, haves []object.ID) (*visibilitySet, error) {
+// reached returns what [Reach] does.
+func (v *View) reached(ctx context.Context, wants, haves []object.ID, known Reached) (*visibilitySet, error) {
 	if v.store.options.Reach == nil {
 		return nil, errNoReach
 	}
-	found, err := v.store.options.Reach.Reach(ctx, v, wants, haves)
+	found, err := v.store.options.Reach.Reach(ctx, v, wants, haves, known)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (v *View) grow(ctx context.Context, other *visibilityEntry, tips idList) (*
 	wants := slices.DeleteFunc(tips.ids(), other.tips.has)
 	if len(wants) > 0 {
 		var err error
-		if set, err = v.reached(ctx, wants, other.tips.ids()); err != nil {
+		if set, err = v.reached(ctx, wants, other.tips.ids(), v.knownOf(before)); err != nil {
 			return nil, err
 		}
 	}
@@ -146,6 +146,17 @@ func (v *View) grow(ctx context.Context, other *visibilityEntry, tips idList) (*
 	}
 	set.unpacked = newIDList(unpacked).with(set.unpacked)
 	return set, nil
+}
+
+// knownOf returns a set as objects of v.
+func (v *View) knownOf(set *visibilitySet) Reached {
+	known := Reached{Unpacked: set.unpacked.ids()}
+	for _, l := range v.Segments() {
+		visible := set.segments[l.ID]
+		known.Words = append(known.Words, visible.words64())
+		known.Counts = append(known.Counts, visible.count)
+	}
+	return known
 }
 
 // addVisible adds those of the sorted ids to visible that the segment holds, and returns the

@@ -36,6 +36,10 @@ type reaching struct {
 	paths     []pathVersions
 	keepPaths bool
 
+	// known, if set, holds all objects of the client, so that the walk needs not ask for those of the
+	// edge one by one. It may find some of them again.
+	known *knownObjects
+
 	// within, if set, keeps the walk over trees from leaving a set.
 	within *objectSet
 }

@@ -6,6 +6,7 @@ import (
 	"packhorse/odb"
 	"packhorse/odb/progress"
 	"packhorse/odb/revwalk"
+	"packhorse/odb/segment"
 	"packhorse/pack/object"
 )
 
@@ -13,7 +14,9 @@ import (
 type Reachability struct{}
 
 // Reach implements [odb.Reach].
-func (Reachability) Reach(ctx context.Context, v *odb.View, wants, haves []object.ID) (*odb.Reached, error) {
+func (Reachability) Reach(
+	ctx context.Context, v *odb.View, wants, haves []object.ID, known odb.Reached,
+) (*odb.Reached, error) {
 	inv, err := newInventory(ctx, v)
 	if err != nil {
 		return nil, err
@@ -23,6 +26,7 @@ func (Reachability) Reach(ctx context.Context, v *odb.View, wants, haves []objec
 	r := newReaching(inv, request, &progress.Meter{})
 	find := r.find
 	if len(haves) > 0 {
+		r.known = newKnownObjects(inv, known)
 		find = r.run // the cost follows the change, not the size of the pool
 	}
 	if err := find(ctx, request); err != nil {
@@ -37,6 +41,7 @@ func (Reachability) Reach(ctx context.Context, v *odb.View, wants, haves []objec
 		set.Unpacked = append(set.Unpacked, inv.unpacked.ID(number))
 		return nil
 	})
+	set.Unpacked = segment.SortIDs(set.Unpacked)
 	return set, err
 }
 

@@ -88,8 +88,10 @@ func (w *treeWalk) open(ctx context.Context, g *treeGroup) error {
 		if err != nil {
 			return err
 		}
-		if err := w.hide(ctx, data, previous); err != nil {
-			return fmt.Errorf("tree %v: %w", tree, err)
+		if w.reaching.known == nil {
+			if err := w.hide(ctx, data, previous); err != nil {
+				return fmt.Errorf("tree %v: %w", tree, err)
+			}
 		}
 		previous = data
 	}
@@ -189,11 +191,14 @@ func (w *treeWalk) show(ctx context.Context, data, previous []byte, depth int) e
 		if err != nil {
 			return err
 		}
-		if r.hidden.has(h) || (r.within != nil && !r.within.has(h)) || !r.seen.add(h) {
+		if r.hidden.has(h) || r.known.has(h, it.ID) || (r.within != nil && !r.within.has(h)) || !r.seen.add(h) {
 			continue
 		}
 		if isTree {
 			c := w.child(it.Name)
+			if err := w.compare(ctx, c, &it); err != nil {
+				return err
+			}
 			c.trees = append(c.trees, h)
 			if r.filter.keepsType(object.TypeTree) {
 				r.put(h)
@@ -205,6 +210,23 @@ func (w *treeWalk) show(ctx context.Context, data, previous []byte, depth int) e
 		}
 	}
 	return it.Err()
+}
+
+// compare adds the tree of the edge that the first new version of a folder replaces to c. Without
+// known objects hide has done so.
+func (w *treeWalk) compare(ctx context.Context, c *treeChild, it *revwalk.TreeDiff) error {
+	if w.reaching.known == nil || len(c.trees) > 0 {
+		return nil
+	}
+	former, ok := it.Former()
+	if !ok {
+		return nil
+	}
+	h, err := w.reaching.inv.linked(ctx, former)
+	if err == nil {
+		c.hiddenTrees = append(c.hiddenTrees, h)
+	}
+	return err
 }
 
 func (w *treeWalk) showBlob(ctx context.Context, h handle, name []byte) error {

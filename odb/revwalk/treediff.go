@@ -56,6 +56,14 @@ func (d *TreeDiff) next() bool {
 	return d.TreeIter.Next()
 }
 
+// Former returns the tree that the previous version has under the current entry's name, if any.
+func (d *TreeDiff) Former() (tree object.ID, ok bool) {
+	if d.haveOld && d.old.Mode.IsTree() && bytes.Equal(d.old.Name, d.Name) {
+		return d.old.ID, true
+	}
+	return object.ZeroID, false
+}
+
 // end makes the current entry the last one that Next gives: the rest of both versions is equal.
 func (d *TreeDiff) end() {
 	mode, name, id := d.Mode, d.Name, d.ID

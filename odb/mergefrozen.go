@@ -112,6 +112,11 @@ func (s *Store) mergeRun(b *kv.Batch, m *manifest, run []frozenLayer) {
 		contents = append(contents, l.Content)
 	}
 	rows := hot.Merge(b, merged, contents)
+	for _, l := range run {
+		for id := range l.IDs() {
+			s.recache(hotCacheKey(m.layers[l.place].id, id), hotCacheKey(merged, id))
+		}
+	}
 	if s.copies != nil {
 		s.copies.Put(merged, rows) // nobody asks for it unless b is applied
 	}

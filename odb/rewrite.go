@@ -204,6 +204,7 @@ func (r *Rewrite) Commit(ctx context.Context) error {
 			r.check(after)
 		}
 		r.carryVisibility(ctx, after)
+		r.carryCached(ctx, after)
 	}
 	err := r.store.changeManifest(ctx, r.view.pool, func(m *manifest, b *kv.Batch) error {
 		if m.prunes != prunes { // objects left out as duplicates may have been pruned
@@ -274,6 +275,7 @@ func (r *Rewrite) Settled(ctx context.Context) {
 	if after, err := r.after(); err == nil {
 		defer after.Close()
 		r.carryVisibility(ctx, after)
+		r.carryCached(ctx, after)
 	}
 }
 

@@ -3,6 +3,7 @@ package hot
 import (
 	"bytes"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 
@@ -16,6 +17,9 @@ type Content struct {
 	Count, Size int // of objects; in bytes, keys included
 	rows        map[object.ID]Row
 }
+
+// IDs returns the objects of the layer, in any order.
+func (c *Content) IDs() iter.Seq[object.ID] { return maps.Keys(c.rows) }
 
 // keySize is the length of a key of one of [Tables].
 const keySize = 1 + len(segment.LayerID{}) + object.IDSize

@@ -26,6 +26,7 @@ type Cache struct {
 // otter's 220 KB of code out of each.
 type weighted interface {
 	GetIfPresent(key CacheKey) (CacheEntry, bool)
+	GetEntryQuietly(key CacheKey) (otter.Entry[CacheKey, CacheEntry], bool)
 	Set(key CacheKey, value CacheEntry) (CacheEntry, bool)
 	WeightedSize() uint64
 	Stats() stats.Stats
@@ -80,6 +81,12 @@ func NewCache(bytes int64) (*Cache, error) {
 
 // Get returns an entry, or false if there is none. The caller must not modify its bytes.
 func (c *Cache) Get(key CacheKey) (CacheEntry, bool) { return c.entries.GetIfPresent(key) }
+
+// Peek is Get, but does not count as a use of the entry.
+func (c *Cache) Peek(key CacheKey) (CacheEntry, bool) {
+	found, ok := c.entries.GetEntryQuietly(key)
+	return found.Value, ok
+}
 
 // Set offers an entry. The cache refuses one that takes more than an eighth of the budget.
 func (c *Cache) Set(key CacheKey, value CacheEntry) {

@@ -5,14 +5,15 @@ import (
 	"crypto/sha1" //nolint:gosec // the trailer of a packfile is a SHA-1
 	"hash"
 	"io"
+	"sync"
 
 	"packhorse/odb/fair"
 	"packhorse/odb/rescue"
 )
 
 // packStream writes a pack to its destination in pieces of 256 KiB, while another goroutine
-// computes the checksum of the written pieces. It is for one goroutine, which calls stop at the
-// end.
+// computes the checksum of the written pieces. It is for one goroutine, which writes nothing more
+// after an error and calls stop at the end.
 type packStream struct {
 	ctx    context.Context //nolint:containedctx // of the turn in which the pack is written; dst is waited for outside it
 	dst    io.Writer
@@ -34,19 +35,31 @@ const (
 	streamBufferCount = 3
 )
 
+// streamBuffers are pooled: a pack of a few objects would allocate more for them than for the rest.
+var streamBuffers = sync.Pool{New: func() any { return new([streamBufferSize]byte) }}
+
+func newStreamBuffer() []byte { return streamBuffers.Get().(*[streamBufferSize]byte)[:0] }
+
+// release returns a buffer to the pool; nil is none.
+func release(buffer []byte) {
+	if buffer != nil {
+		streamBuffers.Put((*[streamBufferSize]byte)(buffer[:streamBufferSize]))
+	}
+}
+
 // newPackStream returns a stream that ends with the checksum known, or computes it if known is nil.
 func newPackStream(ctx context.Context, dst io.Writer, known []byte) *packStream {
 	s := &packStream{
 		ctx:    ctx,
 		dst:    dst,
-		buffer: make([]byte, 0, streamBufferSize),
+		buffer: newStreamBuffer(),
 		sums:   make(chan []byte, streamBufferCount),
 		spare:  make(chan []byte, streamBufferCount),
 		sum:    sha1.New(), //nolint:gosec // as above
 		known:  known,
 	}
 	for range streamBufferCount - 1 {
-		s.spare <- nil // allocated on demand
+		s.spare <- nil // taken from the pool on demand
 	}
 	sums := s.sums
 	s.summer, s.broken = rescue.WithContext(context.Background())
@@ -60,14 +73,24 @@ func newPackStream(ctx context.Context, dst io.Writer, known []byte) *packStream
 	return s
 }
 
-// stop ends the summing goroutine. It returns an error if that has panicked: then there is no sum.
+// stop ends the summing goroutine and the use of the stream's buffers. It returns an error if that
+// goroutine has panicked: then there is no sum.
 func (s *packStream) stop() error {
 	if s.sums == nil {
 		return nil
 	}
 	close(s.sums)
 	s.sums = nil
-	return s.summer.Wait()
+	if err := s.summer.Wait(); err != nil {
+		return err
+	}
+	close(s.spare)
+	release(s.buffer)
+	s.buffer = nil
+	for buffer := range s.spare {
+		release(buffer)
+	}
+	return nil
 }
 
 // space returns n bytes, at most streamBufferSize, for the caller to fill in place. commit gets the
@@ -116,19 +139,21 @@ func (s *packStream) flush() error {
 		s.buffer = s.buffer[:0]
 		return err
 	}
+	piece := s.buffer
+	s.buffer = nil // the summing goroutine has it, too
 	select {
-	case s.sums <- s.buffer:
+	case s.sums <- piece:
 	case <-s.broken.Done():
 		return context.Cause(s.broken)
 	}
-	_, err := s.send(s.buffer)
+	_, err := s.send(piece)
 	select {
 	case s.buffer = <-s.spare:
 	case <-s.broken.Done():
 		return context.Cause(s.broken)
 	}
 	if s.buffer == nil {
-		s.buffer = make([]byte, 0, streamBufferSize)
+		s.buffer = newStreamBuffer()
 	}
 	return err
 }

@@ -15,19 +15,6 @@ import (
 	"packhorse/pack/object"
 )
 
-// failingWriter takes some bytes and then calls fail in each write.
-type failingWriter struct {
-	left int
-	fail func() error
-}
-
-func (w *failingWriter) Write(p []byte) (int, error) {
-	if w.left -= len(p); w.left < 0 {
-		return 0, w.fail()
-	}
-	return len(p), nil
-}
-
 // largeHistory returns a repository with a pack that is larger than all buffers on its way.
 func largeHistory(tb testing.TB) *odbtest.Repository {
 	tb.Helper()
@@ -57,12 +44,12 @@ func TestWriteToStops(t *testing.T) {
 			plan, err := packgen.Plan(t.Context(), v, packgen.Request{Wants: g.Tips(), OFSDelta: true}, nil)
 			odbtest.Must(t, err)
 			defer plan.Close()
-			n, err := plan.WriteTo(t.Context(), &failingWriter{left: size, fail: func() error { return broken }}, nil)
+			n, err := plan.WriteTo(t.Context(), &packgen.FailingWriter{Left: size, Fail: func() error { return broken }}, nil)
 			if !errors.Is(err, broken) {
 				t.Errorf("a writer that fails after %d bytes: %d, %v", size, n, err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err = plan.WriteTo(ctx, &failingWriter{left: size, fail: func() error { cancel(); return nil }}, nil)
+			_, err = plan.WriteTo(ctx, &packgen.FailingWriter{Left: size, Fail: func() error { cancel(); return nil }}, nil)
 			if size < 3_000_000 && !errors.Is(err, context.Canceled) {
 				t.Errorf("a context that ends after %d bytes: %v", size, err)
 			}

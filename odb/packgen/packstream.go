@@ -40,8 +40,8 @@ var streamBuffers = sync.Pool{New: func() any { return new([streamBufferSize]byt
 
 func newStreamBuffer() []byte { return streamBuffers.Get().(*[streamBufferSize]byte)[:0] }
 
-// release returns a buffer to the pool; nil is none.
-func release(buffer []byte) {
+// putStreamBuffer returns a buffer to the pool; nil is none.
+func putStreamBuffer(buffer []byte) {
 	if buffer != nil {
 		streamBuffers.Put((*[streamBufferSize]byte)(buffer[:streamBufferSize]))
 	}
@@ -85,10 +85,10 @@ func (s *packStream) stop() error {
 		return err
 	}
 	close(s.spare)
-	release(s.buffer)
+	putStreamBuffer(s.buffer)
 	s.buffer = nil
 	for buffer := range s.spare {
-		release(buffer)
+		putStreamBuffer(buffer)
 	}
 	return nil
 }

@@ -6,31 +6,32 @@ import (
 	"testing"
 )
 
-// failingWriter fails or panics at its nth write.
-type failingWriter struct {
-	n      int
-	panics bool
+// FailingWriter takes some bytes and then calls Fail in each write.
+type FailingWriter struct {
+	Left int // bytes
+	Fail func() error
+}
+
+func (w *FailingWriter) Write(p []byte) (int, error) {
+	if w.Left -= len(p); w.Left < 0 {
+		return 0, w.Fail()
+	}
+	return len(p), nil
 }
 
 var errDestination = errors.New("no more")
 
-func (w *failingWriter) Write(p []byte) (int, error) {
-	if w.n--; w.n > 0 {
-		return len(p), nil
-	}
-	if w.panics {
-		panic(errDestination)
-	}
-	return 0, errDestination
-}
-
-// A buffer of the pool belongs to one stream, however earlier streams ended.
+// A buffer of the pool belongs to one stream, however earlier streams ended. The test does not run
+// in parallel: others would take a shared buffer first.
 func TestStreamsHaveTheirOwnBuffers(t *testing.T) {
 	for _, known := range [][]byte{nil, make([]byte, 20)} {
 		for n := range 6 {
-			for _, panics := range []bool{false, true} {
-				broken := newPackStream(t.Context(), &failingWriter{n: n + 1, panics: panics}, known)
-				writeBroken(t, broken)
+			for _, fail := range []func() error{
+				func() error { return errDestination },
+				func() error { panic(errDestination) },
+			} {
+				w := &FailingWriter{Left: n * streamBufferSize, Fail: fail}
+				writeBroken(t, newPackStream(t.Context(), w, known))
 			}
 			var packs [4]bytes.Buffer
 			var streams [len(packs)]*packStream

@@ -6,7 +6,6 @@ import (
 	"packhorse/odb/kv"
 	"packhorse/odb/lru"
 	"packhorse/odb/segment"
-	"packhorse/pack/object"
 )
 
 // Options are the settings of [NewCopies].
@@ -57,12 +56,12 @@ func (c *Copies) Layer(id segment.LayerID) *Layer {
 
 // Put adds a copy of a frozen layer that has these rows and no others. They are kept and must not
 // change.
-func (c *Copies) Put(id segment.LayerID, rows map[object.ID]Row) {
+func (c *Copies) Put(id segment.LayerID, rows *Rows) {
 	l := c.Layer(id)
 	l.mu.Lock()
 	if l.rows == nil && !l.gone.Load() {
 		l.rows = rows
-		for _, row := range rows {
+		for _, row := range rows.all() {
 			l.bytes += row.cost()
 		}
 		l.seal()

@@ -275,10 +275,12 @@ func TestWorth(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		count   int
+		before  int // lookups while the layer takes writes
 		frozen  bool
 		lookups int
 	}{
 		"few":         {count: 64, frozen: true, lookups: 8},
+		"frozen late": {count: 64, before: 50, frozen: true, lookups: 1},
 		"one more":    {count: 65, frozen: true, lookups: 128},
 		"few, so far": {count: 64, lookups: 128},
 		"small":       {count: 500, lookups: 128},
@@ -294,6 +296,9 @@ func TestWorth(t *testing.T) {
 					ids = append(ids, numbered(j))
 				}
 				tab.write(ids...)
+			}
+			for i := range test.before {
+				tab.has(tab.reader(false), numbered(i))
 			}
 			r := tab.reader(test.frozen)
 			for i := range test.lookups {

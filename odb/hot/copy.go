@@ -3,6 +3,7 @@ package hot
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -18,13 +19,14 @@ type Layer struct {
 	copies  *Copies
 	id      segment.LayerID
 	lookups atomic.Int64
+	asked   atomic.Bool   // whether the frozen layer has few rows
 	turn    chan struct{} // holds a token while rows are read into the copy
 	gone    atomic.Bool   // set while mu is held
 	// others, of a sealed layer, lets lookups of what it lacks pass without mu. Set while mu is held.
 	others atomic.Pointer[idFilter]
 
 	mu   sync.RWMutex // guards the fields below
-	rows map[object.ID]Row
+	rows *Rows
 	// bare are the objects of rows that additions named, and whose rows were not read yet.
 	bare map[object.ID]struct{}
 	// number is that of the last addition that rows include; loaded is number as the copy was made.
@@ -42,18 +44,6 @@ type Layer struct {
 // Row is what a layer has of an object: its value, and of a commit its graph row and path filter,
 // nil if there is none. All are as stored, with their checksums, shared and read-only.
 type Row struct{ Value, Graph, Filter []byte }
-
-// in returns what a table has of an object.
-func (r *Row) in(table byte) *[]byte {
-	switch table {
-	case TableGraph:
-		return &r.Graph
-	case TableFilter:
-		return &r.Filter
-	default:
-		return &r.Value
-	}
-}
 
 // Put adds the row of an object in a layer to b.
 func (r *Row) Put(b *kv.Batch, layer segment.LayerID, id object.ID) {
@@ -156,7 +146,7 @@ func (l *Layer) find(id object.ID) (Row, State) {
 	if l.rows == nil {
 		return Row{}, NotCopied
 	}
-	row, ok := l.rows[id]
+	row, ok := l.rows.get(id)
 	switch {
 	case ok:
 		return row, Held
@@ -260,14 +250,14 @@ func (l *Layer) applyLocked(pairs []kv.Pair) error {
 		l.number = number
 		for ; len(ids) > 0; ids = ids[object.IDSize:] {
 			id := object.ID(ids[:object.IDSize])
-			if _, ok := l.rows[id]; ok {
+			if l.rows.has(id) {
 				continue
 			}
 			if l.bare == nil {
 				l.bare = make(map[object.ID]struct{})
 			}
 			l.bare[id] = struct{}{}
-			l.rows[id] = Row{}
+			l.rows.put(id, Row{})
 			l.bytes += rowCost
 		}
 	}
@@ -288,7 +278,7 @@ func (l *Layer) Prepared(number uint64) {
 }
 
 // Added puts the rows of a batch that was applied into the copy, if there is one. The batch was
-// prepared after the addition of a number. The rows are kept and must not change.
+// prepared after the addition of a number.
 //
 // The copy then includes the batch's addition, unless other batches were prepared at this number:
 // these may have been applied together with it.
@@ -311,13 +301,13 @@ func (l *Layer) Added(number uint64, rows map[object.ID]Row) {
 // seal notes that rows has all of the layer, which is frozen.
 func (l *Layer) seal() {
 	l.sealed = true
-	others := newIDFilter(l.rows)
+	others := newIDFilter(maps.Keys(l.rows.places), l.rows.Len())
 	l.others.Store(&others)
 }
 
 // put adds the row of an object to the copy.
 func (l *Layer) put(id object.ID, row Row) {
-	known, ok := l.rows[id]
+	known, ok := l.rows.get(id)
 	if ok && known.Value != nil {
 		return
 	}
@@ -327,7 +317,7 @@ func (l *Layer) put(id object.ID, row Row) {
 	} else {
 		l.others.Store(nil)
 	}
-	l.rows[id] = row
+	l.rows.put(id, row)
 	l.bytes += row.cost()
 }
 
@@ -338,6 +328,7 @@ func (l *Layer) forget() {
 	if !l.sealed {
 		l.clear()
 		l.lookups.Store(0)
+		l.asked.Store(false)
 	}
 	l.mu.Unlock()
 	l.copies.account(l)

@@ -8,6 +8,7 @@
 //	keys, value, row     tables; the stored forms of objects, graph rows and path filters
 //	additions            the rows that say which objects a transaction has added to a layer
 //	copies, copy, load   copies of layers: their budget, lookups, how they come up to date
+//	rows                 the memory of a copy
 //	idfilter             what lets lookups pass by the copies that lack an object
 //
 // # Copies

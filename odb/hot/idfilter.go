@@ -2,6 +2,7 @@ package hot
 
 import (
 	"encoding/binary"
+	"iter"
 	"math/bits"
 
 	"packhorse/pack/object"
@@ -12,10 +13,10 @@ import (
 // as they are: eight bytes of it choose a word, and two bits there.
 type idFilter []uint64
 
-// newIDFilter returns a filter of IDs with 16 to 32 bits each; of 100 other IDs it lets one or two
-// pass.
-func newIDFilter(ids map[object.ID]Row) idFilter {
-	f := make(idFilter, 1<<bits.Len(uint(len(ids)/4)))
+// newIDFilter returns a filter of so many IDs with 16 to 32 bits each; of 100 other IDs it lets one
+// or two pass.
+func newIDFilter(ids iter.Seq[object.ID], count int) idFilter {
+	f := make(idFilter, 1<<bits.Len(uint(count/4)))
 	for id := range ids {
 		word, two := f.place(id)
 		f[word] |= two

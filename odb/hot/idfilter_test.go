@@ -2,6 +2,7 @@ package hot
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"packhorse/pack/object"
@@ -15,12 +16,12 @@ func TestIDFilter(t *testing.T) {
 		return id
 	}
 	for _, count := range []int{0, 1, 3, 4, 100, 1000, 5000} {
-		ids := make(map[object.ID]Row, count)
-		for range count {
-			ids[draw()] = Row{}
+		ids := make([]object.ID, count)
+		for i := range ids {
+			ids[i] = draw()
 		}
-		f := newIDFilter(ids)
-		for id := range ids {
+		f := newIDFilter(slices.Values(ids), count)
+		for _, id := range ids {
 			if !f.mayHave(id) {
 				t.Fatalf("%d IDs: the filter lacks %s", count, id)
 			}

@@ -14,11 +14,10 @@ import (
 )
 
 // worth says from which number of lookups on a copy of so many bytes is worth making, over a store
-// that is near. A lookup there takes as long as copying some eight rows. The first two steps are
-// one read of the store. A layer of few rows is copied only once it is frozen: until then its copy
-// would soon be old.
+// that is near. A lookup there takes as long as copying some eight rows. The first step is one read
+// of the store. A layer of few rows is copied from fewLookups on, but only once it is frozen: until
+// then its copy would soon be old.
 var worth = []struct{ lookups, bytesMax int64 }{
-	{8, fewRows},
 	{128, onePage},
 	{1024, 4 << 20},
 	{4096, math.MaxInt64},
@@ -30,6 +29,10 @@ const (
 	fewRows = -1
 )
 
+// fewLookups is the number of lookups from which a copy of few rows is worth making. Most of them
+// may have come before the layer was frozen.
+const fewLookups = 8
+
 // fewRowsMax is the number of objects that fewRows allows.
 const fewRowsMax = 64
 
@@ -39,8 +42,11 @@ func (l *Layer) demand(ctx context.Context, frozen bool) error {
 		return l.Load(ctx, frozen)
 	}
 	count := l.lookups.Add(1)
+	if frozen && count >= fewLookups && !l.asked.Swap(true) {
+		return l.load(ctx, fewRows, frozen)
+	}
 	for _, step := range worth {
-		if count == step.lookups && (frozen || step.bytesMax != fewRows) {
+		if count == step.lookups {
 			return l.load(ctx, step.bytesMax, frozen)
 		}
 	}
@@ -73,7 +79,7 @@ func (l *Layer) load(ctx context.Context, bytesMax int64, frozen bool) error {
 	if l.settled() {
 		return nil
 	}
-	r := &loading{layer: l, bytesMax: min(bytesMax, l.copies.options.LayerBytesMax), rows: make(map[object.ID]Row)}
+	r := &loading{layer: l, bytesMax: min(bytesMax, l.copies.options.LayerBytesMax), rows: newRows()}
 	err := r.run(ctx)
 	l.mu.Lock()
 	switch {
@@ -110,7 +116,7 @@ type loading struct {
 	layer    *Layer
 	bytesMax int64
 	number   uint64
-	rows     map[object.ID]Row
+	rows     *Rows
 	bytes    int64
 }
 
@@ -214,16 +220,14 @@ func (r *loading) add(page kv.Page) error {
 		if !ok {
 			continue
 		}
-		row, known := r.rows[id]
 		isObject := pair.Key[0] == TableObject
-		if known == isObject {
+		if r.rows.has(id) == isObject {
 			continue
 		}
 		if isObject {
 			r.bytes += rowCost
 		}
-		*row.in(pair.Key[0]) = bytes.Clone(pair.Value)
-		r.rows[id] = row
+		r.rows.putPart(id, pair.Key[0], pair.Value)
 		if r.bytes += int64(len(pair.Value)); r.bytes > r.bytesMax && r.bytesMax > onePage {
 			return errLarge
 		}

@@ -1,7 +1,6 @@
 package hot
 
 import (
-	"bytes"
 	"context"
 	"iter"
 	"maps"
@@ -15,18 +14,18 @@ import (
 // Content is all rows of a layer that takes no more writes.
 type Content struct {
 	Count, Size int // of objects; in bytes, keys included
-	rows        map[object.ID]Row
+	rows        *Rows
 }
 
 // IDs returns the objects of the layer, in any order.
-func (c *Content) IDs() iter.Seq[object.ID] { return maps.Keys(c.rows) }
+func (c *Content) IDs() iter.Seq[object.ID] { return maps.Keys(c.rows.places) }
 
 // keySize is the length of a key of one of [Tables].
 const keySize = 1 + len(segment.LayerID{}) + object.IDSize
 
-func newContent(rows map[object.ID]Row) Content {
-	content := Content{Count: len(rows), rows: rows}
-	for _, row := range rows {
+func newContent(rows *Rows) Content {
+	content := Content{Count: rows.Len(), rows: rows}
+	for _, row := range rows.all() {
 		for _, value := range [][]byte{row.Value, row.Graph, row.Filter} {
 			if value != nil {
 				content.Size += keySize + len(value)
@@ -40,27 +39,25 @@ func newContent(rows map[object.ID]Row) Content {
 // bytes. A row of a commit without its object is left out; fsck reports it.
 func (r *Reader) ReadAll(ctx context.Context, countMax, sizeMax int) (content Content, ok bool, err error) {
 	if rows, ok := r.copied(); ok {
-		if len(rows) > countMax {
+		if rows.Len() > countMax {
 			return content, false, nil
 		}
 		content = newContent(rows)
 		return content, content.Size <= sizeMax, nil
 	}
-	content.rows = make(map[object.ID]Row)
+	content.rows = newRows()
 	for _, table := range Tables {
 		for pair, err := range r.Keys.Scan(ctx, Range(table, r.ID)) {
 			if err != nil {
 				return content, false, err
 			}
 			id, ok := IDOfKey(pair.Key)
-			row, known := content.rows[id]
-			if !ok || !known && table != TableObject {
+			if !ok || table != TableObject && !content.rows.has(id) {
 				continue
 			}
-			*row.in(table) = bytes.Clone(pair.Value)
-			content.rows[id] = row
+			content.rows.putPart(id, table, pair.Value)
 			content.Size += len(pair.Key) + len(pair.Value)
-			if content.Count = len(content.rows); content.Count > countMax || content.Size > sizeMax {
+			if content.Count = content.rows.Len(); content.Count > countMax || content.Size > sizeMax {
 				return content, false, nil
 			}
 		}
@@ -69,7 +66,7 @@ func (r *Reader) ReadAll(ctx context.Context, countMax, sizeMax int) (content Co
 }
 
 // copied returns the rows of a frozen layer if its copy has all of them.
-func (r *Reader) copied() (rows map[object.ID]Row, ok bool) {
+func (r *Reader) copied() (rows *Rows, ok bool) {
 	l := r.Layer()
 	if l == nil {
 		return nil, false
@@ -81,30 +78,30 @@ func (r *Reader) copied() (rows map[object.ID]Row, ok bool) {
 
 // Merge puts the rows of layers into another layer, which is new and takes no other writes, and
 // returns them. Of rows of the same object it takes the first.
-func Merge(b *kv.Batch, into segment.LayerID, contents []Content) map[object.ID]Row {
-	merged := make(map[object.ID]Row)
+func Merge(b *kv.Batch, into segment.LayerID, contents []Content) *Rows {
+	count, used := 0, 0
+	for i := range contents {
+		count, used = count+contents[i].Count, used+contents[i].rows.used
+	}
+	merged := newRowsFor(count, used)
 	for _, content := range contents {
-		for id, row := range content.rows {
-			if first, again := merged[id]; again {
-				row = first.or(row)
+		for id, row := range content.rows.all() {
+			first, again := merged.get(id)
+			if !again {
+				merged.put(id, row)
+				continue
 			}
-			merged[id] = row
+			if first.Graph == nil {
+				merged.putPart(id, TableGraph, row.Graph)
+			}
+			if first.Filter == nil {
+				merged.putPart(id, TableFilter, row.Filter)
+			}
 		}
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(merged), object.ID.Compare) {
-		row := merged[id]
+	for _, id := range slices.SortedFunc(maps.Keys(merged.places), object.ID.Compare) {
+		row, _ := merged.get(id)
 		row.Put(b, into, id)
 	}
 	return merged
-}
-
-// or returns r with what it lacks from another row of the same object.
-func (r Row) or(other Row) Row {
-	if r.Graph == nil {
-		r.Graph = other.Graph
-	}
-	if r.Filter == nil {
-		r.Filter = other.Filter
-	}
-	return r
 }

@@ -56,10 +56,10 @@ type Reader interface {
 	// Scan walks the pairs with options.Start <= key < options.End in the order of their keys, or in
 	// reverse.
 	//
-	// A pair's memory is valid until the next step. The walk reads in bounded pages, and holds no
-	// resources of the store while its caller works on a page: over a Store, each page is read at its
-	// own instant, so a walk that must see one instant uses a Snapshot. An error ends the walk and is
-	// yielded with a zero Pair.
+	// A pair's memory is valid until the next step or the end of the walk. The walk reads in bounded
+	// pages, and holds no resources of the store while its caller works on a page: over a Store, each
+	// page is read at its own instant, so a walk that must see one instant uses a Snapshot. An error
+	// ends the walk and is yielded with a zero Pair.
 	Scan(ctx context.Context, options ScanOptions) iter.Seq2[Pair, error]
 
 	// Read returns the values of keys and the first pairs of ranges, all of them at one instant. Over

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 )
@@ -77,27 +76,14 @@ func read(ctx context.Context, r pebble.Reader, set ReadSet) (Rows, error) {
 	return rows, nil
 }
 
-// scratchPages are pages to read into, for results without the spare room of what has grown.
-var scratchPages sync.Pool
-
-// scratchBytes is the size up to which a page is kept for the next read.
-const scratchBytes = 64 << 10
-
 // readPage returns the first pairs of a range.
 func readPage(ctx context.Context, r pebble.Reader, options ScanOptions) (Page, error) {
 	if len(options.End) > 0 && bytes.Compare(options.Start, options.End) >= 0 {
 		return Page{}, nil
 	}
 	options.Limit = min(cmp.Or(max(options.Limit, 0), PageCountMax), PageCountMax)
-	scratch, _ := scratchPages.Get().(*page)
-	if scratch == nil {
-		scratch = new(page)
-	}
-	defer func() {
-		if cap(scratch.data) <= scratchBytes {
-			scratchPages.Put(scratch)
-		}
-	}()
+	scratch := takeScratch() // for a result without the spare room of what has grown
+	defer scratch.release()
 	if err := scratch.fill(ctx, r, options); err != nil {
 		return Page{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"iter"
 	"math"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -20,6 +21,27 @@ type page struct {
 	data []byte
 	ends []int // of each key and each value, alternating
 	more bool  // the range continues after the last pair
+}
+
+// scratchPages are pages to read into.
+var scratchPages = sync.Pool{New: func() any { return new(page) }}
+
+// scratchBytes is the size up to which a page is kept for the next read.
+const scratchBytes = 2 * PageBytesMax
+
+// takeScratch returns a page to read into, which the caller releases.
+func takeScratch() *page { return scratchPages.Get().(*page) }
+
+// release ends the use of a page and of its pairs.
+func (p *page) release() {
+	if invariants.Enabled {
+		for i := range p.data {
+			p.data[i] = 0xdb // whoever still reads a pair is to notice
+		}
+	}
+	if cap(p.data) <= scratchBytes {
+		scratchPages.Put(p)
+	}
 }
 
 // pairs returns how many pairs the page has.
@@ -83,9 +105,10 @@ func ScanPages(options ScanOptions, next func(options ScanOptions) (Page, error)
 func scan(options ScanOptions, fill func(into *page, options ScanOptions) error) iter.Seq2[Pair, error] {
 	return func(yield func(Pair, error) bool) {
 		rest := remainder{options: options}
-		var current page
+		current := takeScratch()
+		defer current.release()
 		for rest.begin(); !rest.done; {
-			if err := fill(&current, rest.options); err != nil {
+			if err := fill(current, rest.options); err != nil {
 				yield(Pair{}, err)
 				return
 			}

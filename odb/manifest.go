@@ -40,6 +40,12 @@ type manifest struct {
 
 const manifestFormat, manifestVisibilityFormat = 1, 2
 
+// The least sizes in bytes of a layer and of an auxiliary file in a manifest.
+const (
+	layerSize     = auxiliarySize + 1
+	auxiliarySize = 1 + len(segment.LayerID{})
+)
+
 // castagnoli is the polynomial of the checksums in the key-value store.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -84,10 +90,17 @@ func decodeManifest(pool PoolID, data []byte) (manifest, error) {
 	}
 	d := decoder{data: data[1 : len(data)-4]}
 	m.version, m.prunes = d.uvarint(), d.uvarint()
-	for range d.count() {
+	count := d.count()
+	m.layers = make([]manifestLayer, 0, min(count, len(d.data)/layerSize))
+	auxiliaries := make([]manifestLayer, 0, max(0, len(d.data)-count*layerSize)/auxiliarySize) // of all layers
+	for range count {
 		layer := d.layer()
+		first := len(auxiliaries)
 		for range d.count() {
-			layer.auxiliaries = append(layer.auxiliaries, d.layer())
+			auxiliaries = append(auxiliaries, d.layer())
+		}
+		if end := len(auxiliaries); end > first {
+			layer.auxiliaries = auxiliaries[first:end:end]
 		}
 		m.layers = append(m.layers, layer)
 	}

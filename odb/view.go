@@ -306,12 +306,19 @@ func (v *View) Find(ctx context.Context, id object.ID) (Location, error) {
 
 // FindUnpacked is [View.Find] of an object that the caller has found in no segment of the view. It
 // asks the other layers only, unless the view is a quarantine's, which has them in another order.
+// The layer that takes writes comes last: only the store knows what it lacks, and copies answer for
+// the others.
 func (v *View) FindUnpacked(ctx context.Context, id object.ID) (Location, error) {
 	if v.quarantine != nil {
 		return v.Find(ctx, id)
 	}
 	layers := v.storedLayers()
-	at, ok, err := searchIn(ctx, layers[firstHot(layers):], id)
+	open := firstHot(layers) // the newest hot layer takes writes
+	frozen := min(open+1, len(layers))
+	at, ok, err := searchIn(ctx, layers[frozen:], id)
+	if !ok && err == nil {
+		at, ok, err = searchIn(ctx, layers[open:frozen], id)
+	}
 	return v.found(ctx, id, at, ok, err)
 }
 

@@ -2,6 +2,7 @@ package packgen
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"sync"
@@ -178,17 +179,32 @@ func (inv *inventory) unpackedEntry(ctx context.Context, number uint32) (odb.Sto
 // read returns the object that h names, shared and read-only. Errors: those of [odb.View.Read].
 func (inv *inventory) read(ctx context.Context, h handle) (object.Type, []byte, error) {
 	if h.layer() >= len(inv.segments) {
-		id, err := inv.id(ctx, h)
-		if err != nil {
-			return 0, nil, err
-		}
-		return inv.view.Read(ctx, id)
+		return inv.readUnpacked(ctx, h.number())
 	}
 	t, data, err := inv.view.ReadAt(ctx, inv.layers[h.layer()].At(h.number()))
 	if err != nil {
 		return 0, nil, fmt.Errorf("read object %d of layer %s: %w", h.number(), inv.layers[h.layer()].ID, err)
 	}
 	return t, data, nil
+}
+
+// readUnpacked is read of an unpacked object. It asks the layer where the object was found, unless
+// that may have changed since: a quarantine moves its objects, and another process may have swept
+// the layer.
+func (inv *inventory) readUnpacked(ctx context.Context, number uint32) (object.Type, []byte, error) {
+	inv.mu.Lock()
+	id, at := inv.unpacked.ID(number), inv.places[number].at
+	inv.mu.Unlock()
+	if !inv.view.IsQuarantine() {
+		t, data, err := inv.view.ReadAt(ctx, at)
+		if err == nil {
+			return t, data, nil
+		}
+		if !errors.Is(err, odb.ErrGone) {
+			return 0, nil, fmt.Errorf("read object %s: %w", id, err)
+		}
+	}
+	return inv.view.Read(ctx, id)
 }
 
 // readBase is read for an object that is likely to be read again soon: it caches blobs, too, which

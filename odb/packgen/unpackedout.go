@@ -49,6 +49,10 @@ func (p *PackPlan) prepare(ctx context.Context, number uint32) (u unpackedEntry,
 	if e.Encoding == odb.EncodingZlib {
 		return u, nil
 	}
+	if e.Type == object.TypeTree && !e.Delta() && e.Size <= deflatedMax {
+		u.packed, err = p.deflateSmall(ctx, h) // other clones send it, too
+		return u, err
+	}
 	content, err := e.Content(ctx)
 	if err != nil {
 		return u, err

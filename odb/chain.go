@@ -360,6 +360,24 @@ func (v *View) KeepDeflated(id object.ID, packed []byte) {
 	}
 }
 
+// Folders returns the entries of a tree that are folders, as a tree, if [View.KeepFolders] has
+// cached them; shared and read-only.
+func (v *View) Folders(tree object.ID) (folders []byte, ok bool) {
+	if v.own != nil {
+		return nil, false
+	}
+	hit, ok := v.store.env.Cache.Get(segment.FoldersKey(tree))
+	return hit.Data, ok
+}
+
+// KeepFolders caches the folders in a tree: a walk that asks for no files reads nothing else of it,
+// and most trees have none. All pools share them. folders is kept.
+func (v *View) KeepFolders(tree object.ID, folders []byte) {
+	if v.own == nil {
+		v.store.env.Cache.Set(segment.FoldersKey(tree), segment.CacheEntry{Data: folders})
+	}
+}
+
 // KeepBase caches the object at a location, which is likely to be read again soon as the base of
 // deltas.
 func (v *View) KeepBase(at Location, t object.Type, data []byte) {

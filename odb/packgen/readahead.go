@@ -3,6 +3,7 @@ package packgen
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"packhorse/odb/fair"
 	"packhorse/odb/inorder"
@@ -15,7 +16,8 @@ import (
 // that they are no sequence for inorder.Map.
 type readAhead struct {
 	inv     *inventory
-	readers *inorder.Workers[[]handle, [][]byte]
+	noFiles bool // regular files are not asked for, and may be missing in what take returns
+	readers *inorder.Workers[[]treeToRead, [][]byte]
 	batches []treeBatch // in order, the first is the one that take reads
 	taken   int         // of batches[0]
 	group   int         // the group, and the tree in it, at the start of the next batch
@@ -24,8 +26,14 @@ type readAhead struct {
 
 // treeBatch is a list of trees that are read together.
 type treeBatch struct {
-	trees []handle
-	read  *inorder.Task[[]handle, [][]byte] // see read
+	trees []treeToRead
+	read  *inorder.Task[[]treeToRead, [][]byte] // see read
+}
+
+// treeToRead is a tree, of which the folders may suffice.
+type treeToRead struct {
+	handle
+	folders bool
 }
 
 const (
@@ -34,8 +42,8 @@ const (
 	batchesAhead  = 4
 )
 
-func (a *readAhead) start(ctx context.Context, inv *inventory) {
-	a.inv = inv
+func (a *readAhead) start(ctx context.Context, inv *inventory, noFiles bool) {
+	a.inv, a.noFiles = inv, noFiles
 	a.readers = inorder.Start(fair.Apart(ctx), inorder.Options{Workers: 2, Ahead: batchesAhead}, a.read)
 }
 
@@ -56,7 +64,7 @@ func (a *readAhead) take(ctx context.Context, groups []treeGroup) ([]byte, error
 	data := (*contents)[a.taken]
 	(*contents)[a.taken] = nil
 	if data == nil {
-		if data, err = readTree(ctx, a.inv, b.trees[a.taken]); err != nil {
+		if data, err = b.trees[a.taken].read(ctx, a.inv); err != nil {
 			return nil, err
 		}
 	}
@@ -67,13 +75,14 @@ func (a *readAhead) take(ctx context.Context, groups []treeGroup) ([]byte, error
 	return data, nil
 }
 
-// nextBatch collects the next trees; there is at least one.
-func (a *readAhead) nextBatch(groups []treeGroup) []handle {
-	var trees []handle
+// nextBatch collects the next trees; there is at least one. The versions of a folder are compared
+// with those of the edge, of which all entries are asked for.
+func (a *readAhead) nextBatch(groups []treeGroup) []treeToRead {
+	var trees []treeToRead
 	for a.group < len(groups) && len(trees) < batchCount {
 		g := &groups[a.group]
 		for a.tree < g.len() && len(trees) < batchCount {
-			trees = append(trees, g.tree(a.tree))
+			trees = append(trees, treeToRead{g.tree(a.tree), a.noFiles && len(g.hidden) == 0})
 			a.tree++
 		}
 		if a.tree == g.len() {
@@ -86,19 +95,44 @@ func (a *readAhead) nextBatch(groups []treeGroup) []handle {
 
 // read returns the contents of trees; nil for those that would be too much to hold, which take
 // reads.
-func (a *readAhead) read(ctx context.Context, trees []handle) ([][]byte, error) {
+func (a *readAhead) read(ctx context.Context, trees []treeToRead) ([][]byte, error) {
 	data, size := make([][]byte, len(trees)), 0
 	for i, tree := range trees {
 		if size > batchBytesMax || a.inv.pace.Rest(ctx) != nil {
 			break
 		}
 		var err error
-		if data[i], err = readTree(ctx, a.inv, tree); err != nil {
+		if data[i], err = tree.read(ctx, a.inv); err != nil {
 			return nil, err
 		}
 		size += len(data[i])
 	}
 	return data, nil
+}
+
+// read returns the content of the tree, or the folders in it; not nil.
+func (t treeToRead) read(ctx context.Context, inv *inventory) ([]byte, error) {
+	if !t.folders {
+		return readTree(ctx, inv, t.handle)
+	}
+	id, err := inv.id(ctx, t.handle)
+	if err != nil {
+		return nil, err
+	}
+	if folders, ok := inv.view.Folders(id); ok {
+		return folders, nil
+	}
+	data, err := readTree(ctx, inv, t.handle)
+	if err != nil {
+		return nil, err
+	}
+	folders, err := object.AppendFolders(make([]byte, 0), data)
+	if err != nil {
+		return data, nil //nolint:nilerr // who walks over it says what is wrong
+	}
+	folders = slices.Clip(folders)
+	inv.view.KeepFolders(id, folders)
+	return folders, nil
 }
 
 func readTree(ctx context.Context, inv *inventory, tree handle) ([]byte, error) {

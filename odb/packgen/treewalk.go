@@ -57,7 +57,7 @@ func (w *treeWalk) add(g treeGroup) {
 
 func (w *treeWalk) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	w.ahead.start(ctx, w.reaching.inv)
+	w.ahead.start(ctx, w.reaching.inv, !w.reaching.filter.keepsType(object.TypeBlob))
 	defer w.ahead.stop()
 	defer cancel()
 	for w.next < len(w.groups) {

@@ -3,23 +3,36 @@ package segment
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
 
+	"packhorse/odb/lru"
 	"packhorse/pack/object"
 )
 
-// Cache holds blocks of indexes, inflated objects and deflated ones under one budget in bytes.
+// Cache holds blocks of indexes, inflated objects, deflated ones and the folders in trees under one
+// budget in bytes.
 //
-// It is otter's W-TinyLFU: one pass over a repository (a clone, an fsck) does not push out the
-// index blocks and the newest trees that every request reads, as it would with LRU; reads take no
-// lock; and entries weigh what they occupy. Evictions run on the goroutine that sets an entry, so
-// that no goroutine is without an owner.
+// For blocks and inflated objects it is otter's W-TinyLFU: one pass over a repository (a clone, an
+// fsck) does not push out the index blocks and the newest trees that every request reads, as it
+// would with LRU; reads take no lock; and entries weigh what they occupy. Evictions run on the
+// goroutine that sets an entry, so that no goroutine is without an owner.
+//
+// The other two are what clones send and walk. With each commit some of them take the place of
+// others, which by then have been used often: W-TinyLFU keeps the old ones for a while, and each
+// clone computes the new ones again. An LRU holds them, in a part of the budget.
 type Cache struct {
 	entries weighted
-	max     int64
+	derived lru.Cache[CacheKey, CacheEntry]
+	max     int64 // of entries
+
+	hits, misses atomic.Uint64 // of derived
 }
+
+// derivedShare is the part of the budget that deflated objects and folders have at most.
+const derivedShare = 4
 
 // weighted is otter's cache. A package compiles the methods of every generic type that it can reach
 // through the types it uses, and nearly all of them can reach this field: an interface keeps
@@ -33,8 +46,9 @@ type weighted interface {
 }
 
 // CacheKey names a block of a section of a layer's file, an object at an ordinal of a segment
-// (section 0), or, with the block NoOrdinal, an object of a hot layer or a deflated one. ID is used
-// only for these two; Block is the number of the block or the ordinal.
+// (section 0), or, with the block NoOrdinal, an object of a hot layer, a deflated one, or the
+// folders in a tree. ID is used only for these three; Block is the number of the block or the
+// ordinal.
 type CacheKey struct {
 	Layer   LayerID
 	ID      object.ID
@@ -42,13 +56,24 @@ type CacheKey struct {
 	Block   uint32
 }
 
-// deflatedForm is a section of no file, for [DeflatedKey].
-const deflatedForm SectionKind = math.MaxUint8
+// These are sections of no file, for [DeflatedKey] and [FoldersKey].
+const (
+	deflatedForm SectionKind = math.MaxUint8 - iota
+	foldersForm
+)
 
 // DeflatedKey names the deflated form of an object, wherever it is stored.
 func DeflatedKey(id object.ID) CacheKey {
 	return CacheKey{ID: id, section: deflatedForm, Block: NoOrdinal}
 }
+
+// FoldersKey names the folders in a tree, wherever the tree is stored.
+func FoldersKey(tree object.ID) CacheKey {
+	return CacheKey{ID: tree, section: foldersForm, Block: NoOrdinal}
+}
+
+// isDerived reports whether the entry is made of an object, and not read from a place.
+func (k *CacheKey) isDerived() bool { return k.section >= foldersForm }
 
 // CacheEntry is a block, or an object with its type. Kind is zero for a block. The bytes of Data
 // are shared and never written.
@@ -65,8 +90,9 @@ const cacheOverhead = 160
 
 // NewCache returns a cache with a budget of about that many bytes.
 func NewCache(bytes int64) (*Cache, error) {
+	derivedMax := bytes / derivedShare
 	entries, err := otter.New(&otter.Options[CacheKey, CacheEntry]{
-		MaximumWeight: uint64(bytes),
+		MaximumWeight: uint64(bytes - derivedMax),
 		Weigher: func(_ CacheKey, value CacheEntry) uint32 {
 			return uint32(min(value.Weight(), math.MaxUint32))
 		},
@@ -76,21 +102,39 @@ func NewCache(bytes int64) (*Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make cache: %w", err)
 	}
-	return &Cache{entries: entries, max: bytes}, nil
+	return &Cache{
+		entries: entries, derived: lru.New[CacheKey, CacheEntry](derivedMax, derivedMax/valueShare), max: bytes - derivedMax,
+	}, nil
 }
 
 // Get returns an entry, or false if there is none. The caller must not modify its bytes.
-func (c *Cache) Get(key CacheKey) (CacheEntry, bool) { return c.entries.GetIfPresent(key) }
+func (c *Cache) Get(key CacheKey) (CacheEntry, bool) {
+	if !key.isDerived() {
+		return c.entries.GetIfPresent(key)
+	}
+	entry, ok := c.derived.Get(key)
+	if ok {
+		c.hits.Add(1)
+	} else {
+		c.misses.Add(1)
+	}
+	return entry, ok
+}
 
-// Peek is Get, but does not count as a use of the entry.
+// Peek is Get of a block or an inflated object, but does not count as a use of the entry.
 func (c *Cache) Peek(key CacheKey) (CacheEntry, bool) {
 	found, ok := c.entries.GetEntryQuietly(key)
 	return found.Value, ok
 }
 
-// Set offers an entry. The cache refuses one that takes more than an eighth of the budget.
+// valueShare is the part of its budget that one entry has at most.
+const valueShare = 8
+
+// Set offers an entry. The cache refuses a large one.
 func (c *Cache) Set(key CacheKey, value CacheEntry) {
-	if int64(len(value.Data)) <= c.max/8 {
+	if key.isDerived() {
+		c.derived.Put(key, value, value.Weight())
+	} else if int64(len(value.Data)) <= c.max/valueShare {
 		c.entries.Set(key, value)
 	}
 }
@@ -98,5 +142,6 @@ func (c *Cache) Set(key CacheKey, value CacheEntry) {
 // Stats returns the bytes held, and the counts of hits and misses.
 func (c *Cache) Stats() (bytes, hits, misses uint64) {
 	counted := c.entries.Stats()
-	return c.entries.WeightedSize(), counted.Hits, counted.Misses
+	bytes = c.entries.WeightedSize() + uint64(c.derived.Bytes())
+	return bytes, counted.Hits + c.hits.Load(), counted.Misses + c.misses.Load()
 }

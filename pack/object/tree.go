@@ -82,6 +82,22 @@ func (it *TreeIter) SkipFiles() {
 	it.rest = rest
 }
 
+// AppendFolders appends the entries of a tree that are trees to dst, as they are, so that the
+// result is a tree. Errors: [ErrMalformed].
+func AppendFolders(dst, tree []byte) ([]byte, error) {
+	it := IterTree(tree)
+	for {
+		it.SkipFiles()
+		entry := it.rest
+		if !it.Next() {
+			return dst, it.err
+		}
+		if it.Mode.IsTree() {
+			dst = append(dst, entry[:len(entry)-len(it.rest)]...)
+		}
+	}
+}
+
 // mode takes any mode and the space behind it from the front of rest. It returns the rest, or nil
 // when the walk fails.
 func (it *TreeIter) mode(rest []byte) []byte {

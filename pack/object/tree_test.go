@@ -54,6 +54,32 @@ func TestTreeRoundTrip(t *testing.T) {
 	}
 }
 
+// TestAppendFolders compares the folders of random trees with what the iterator gives.
+func TestAppendFolders(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(5, 6))
+	modes := []string{"100644", "100644", "100644", "100755", "120000", "160000", "40000", "040000", "0100644"}
+	for range 500 {
+		var tree, want strings.Builder
+		for i := range random.IntN(12) {
+			mode := modes[random.IntN(len(modes))]
+			one := entry(mode, fmt.Sprint("name", i), hexA)
+			tree.WriteString(one)
+			if strings.HasSuffix(mode, "40000") {
+				want.WriteString(one)
+			}
+		}
+		got, err := object.AppendFolders([]byte("before"), []byte(tree.String()))
+		if err != nil || string(got) != "before"+want.String() {
+			t.Fatalf("folders of %q: %q, %v", tree.String(), got, err)
+		}
+	}
+	cut := entry("40000", "a", hexA) + entry("100644", "b", hexA)
+	if _, err := object.AppendFolders(nil, []byte(cut[:len(cut)-1])); !errors.Is(err, object.ErrMalformed) {
+		t.Errorf("a tree that is cut off: %v", err)
+	}
+}
+
 func TestTreeIterMalformed(t *testing.T) {
 	t.Parallel()
 	good := entry("100644", "a", hexA)

@@ -344,37 +344,40 @@ func (v *View) keep(at *Location, built segment.CacheEntry, isBase bool) {
 // Deflated returns the deflated form of a readable object if [View.KeepDeflated] has cached it,
 // shared and read-only.
 func (v *View) Deflated(id object.ID) (packed []byte, ok bool) {
-	if v.own != nil {
-		return nil, false
-	}
-	hit, ok := v.store.env.Cache.Get(segment.DeflatedKey(id))
-	return hit.Data, ok
+	return v.derived(segment.DeflatedKey(id))
 }
 
 // KeepDeflated caches the deflated form of an object that is stored in another form, as a delta or
 // compressed by zstd: forks of a repository, and clones of few commits, send the same trees again
 // and again. All pools share it. packed is kept.
 func (v *View) KeepDeflated(id object.ID, packed []byte) {
-	if v.own == nil {
-		v.store.env.Cache.Set(segment.DeflatedKey(id), segment.CacheEntry{Data: packed})
-	}
+	v.keepDerived(segment.DeflatedKey(id), packed)
 }
 
 // Folders returns the entries of a tree that are folders, as a tree, if [View.KeepFolders] has
 // cached them; shared and read-only.
 func (v *View) Folders(tree object.ID) (folders []byte, ok bool) {
-	if v.own != nil {
-		return nil, false
-	}
-	hit, ok := v.store.env.Cache.Get(segment.FoldersKey(tree))
-	return hit.Data, ok
+	return v.derived(segment.FoldersKey(tree))
 }
 
 // KeepFolders caches the folders in a tree: a walk that asks for no files reads nothing else of it,
 // and most trees have none. All pools share them. folders is kept.
 func (v *View) KeepFolders(tree object.ID, folders []byte) {
+	v.keepDerived(segment.FoldersKey(tree), folders)
+}
+
+// derived returns what a view of requests has cached of an object, wherever that is stored.
+func (v *View) derived(key segment.CacheKey) (data []byte, ok bool) {
+	if v.own != nil {
+		return nil, false
+	}
+	hit, ok := v.store.env.Cache.Get(key)
+	return hit.Data, ok
+}
+
+func (v *View) keepDerived(key segment.CacheKey, data []byte) {
 	if v.own == nil {
-		v.store.env.Cache.Set(segment.FoldersKey(tree), segment.CacheEntry{Data: folders})
+		v.store.env.Cache.Set(key, segment.CacheEntry{Data: data})
 	}
 }
 

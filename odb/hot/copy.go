@@ -19,7 +19,7 @@ type Layer struct {
 	copies  *Copies
 	id      segment.LayerID
 	lookups atomic.Int64
-	asked   atomic.Bool   // whether the frozen layer has few rows
+	asked   atomic.Bool   // set once a copy was tried in case that the frozen layer has few rows
 	turn    chan struct{} // holds a token while rows are read into the copy
 	gone    atomic.Bool   // set while mu is held
 	// others, of a sealed layer, lets lookups of what it lacks pass without mu. Set while mu is held.
@@ -301,7 +301,7 @@ func (l *Layer) Added(number uint64, rows map[object.ID]Row) {
 // seal notes that rows has all of the layer, which is frozen.
 func (l *Layer) seal() {
 	l.sealed = true
-	others := newIDFilter(maps.Keys(l.rows.places), l.rows.Len())
+	others := newIDFilter(maps.Keys(l.rows.places), l.rows.count())
 	l.others.Store(&others)
 }
 

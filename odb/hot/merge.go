@@ -24,7 +24,7 @@ func (c *Content) IDs() iter.Seq[object.ID] { return maps.Keys(c.rows.places) }
 const keySize = 1 + len(segment.LayerID{}) + object.IDSize
 
 func newContent(rows *Rows) Content {
-	content := Content{Count: rows.Len(), rows: rows}
+	content := Content{Count: rows.count(), rows: rows}
 	for _, row := range rows.all() {
 		for _, value := range [][]byte{row.Value, row.Graph, row.Filter} {
 			if value != nil {
@@ -39,7 +39,7 @@ func newContent(rows *Rows) Content {
 // bytes. A row of a commit without its object is left out; fsck reports it.
 func (r *Reader) ReadAll(ctx context.Context, countMax, sizeMax int) (content Content, ok bool, err error) {
 	if rows, ok := r.copied(); ok {
-		if rows.Len() > countMax {
+		if rows.count() > countMax {
 			return content, false, nil
 		}
 		content = newContent(rows)
@@ -57,7 +57,7 @@ func (r *Reader) ReadAll(ctx context.Context, countMax, sizeMax int) (content Co
 			}
 			content.rows.putPart(id, table, pair.Value)
 			content.Size += len(pair.Key) + len(pair.Value)
-			if content.Count = content.rows.Len(); content.Count > countMax || content.Size > sizeMax {
+			if content.Count = content.rows.count(); content.Count > countMax || content.Size > sizeMax {
 				return content, false, nil
 			}
 		}

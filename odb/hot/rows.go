@@ -31,8 +31,8 @@ func newRowsFor(count, bytes int) *Rows {
 	return &Rows{places: make(map[object.ID]places, count), blocks: [][]byte{make([]byte, 0, bytes)}}
 }
 
-// Len returns the number of objects.
-func (r *Rows) Len() int { return len(r.places) }
+// count returns the number of objects.
+func (r *Rows) count() int { return len(r.places) }
 
 func (r *Rows) has(id object.ID) bool {
 	_, ok := r.places[id]

@@ -53,8 +53,8 @@ func TestRows(t *testing.T) {
 		equal := func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
 		return equal(a.Value, b.Value) && equal(a.Graph, b.Graph) && equal(a.Filter, b.Filter)
 	}
-	if got := maps.Collect(rows.all()); !maps.EqualFunc(got, want, same) || rows.Len() != len(want) {
-		t.Errorf("%d rows differ from %d", rows.Len(), len(want))
+	if got := maps.Collect(rows.all()); !maps.EqualFunc(got, want, same) || rows.count() != len(want) {
+		t.Errorf("%d rows differ from %d", rows.count(), len(want))
 	}
 	for _, value := range handed {
 		if !bytes.Equal(value[0], value[1]) {

@@ -90,8 +90,14 @@ func (s *Store) window(ctx context.Context, repo RepoID) (w Window, rows [][]byt
 // is never lowered. Call it before what is older is trimmed from the journal or from the objects:
 // who reads the floor after the objects then knows whether they were whole.
 //
-// Errors: [ErrRepositoryNotFound]; [ErrBusy].
+// It takes the turn of the repository, so that only another server can be ahead of it. Errors:
+// [ErrRepositoryNotFound]; [ErrBusy]; that of ctx.
 func (s *Store) RaiseFloor(ctx context.Context, repo RepoID, before time.Time) (HistoryFloor, error) {
+	pass, err := s.takeTurn(ctx, repo, &Change{})
+	if err != nil {
+		return HistoryFloor{}, fmt.Errorf("raise floor of %s: %w", repo, err)
+	}
+	defer pass()
 	for range triesMax {
 		w, rows, err := s.window(ctx, repo)
 		if err != nil {

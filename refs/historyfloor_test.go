@@ -1,7 +1,9 @@
 package refs_test
 
 import (
+	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -44,8 +46,11 @@ func TestRaiseFloor(t *testing.T) {
 	raise(at(3), 2, at(3))
 	raise(at(2), 2, at(3)) // never lowered
 	raise(at(4), 3, at(4))
-	keys.before = func(*kv.Batch) error { // another transaction comes first
+	keys.before = func(*kv.Batch) error { // a transaction of another server comes first
 		keys.before = func(*kv.Batch) error { return nil }
+		here := store
+		defer func() { store = here }()
+		store = refs.Open(keys, refs.Options{Now: func() time.Time { return start }})
 		move(5)
 		return nil
 	}
@@ -80,5 +85,59 @@ func TestRaiseFloor(t *testing.T) {
 	})
 	if _, err := store.Window(t.Context(), repo); !errors.Is(err, refs.ErrCorrupt) {
 		t.Errorf("a damaged floor: %v", err)
+	}
+}
+
+// TestRaiseFloorOfBusyRepository raises a floor while a transaction of the same process arrives: it
+// waits for its turn, and no try is lost.
+func TestRaiseFloorOfBusyRepository(t *testing.T) {
+	t.Parallel()
+	keys := &failing{Store: openKV(t), before: func(*kv.Batch) error { return nil }}
+	store := refs.Open(keys, refs.Options{})
+	repo := createRepo(t, keys, store)
+	if _, err := store.Update(t.Context(), repo, refs.Change{}, setter("refs/heads/a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	tries, done := 0, make(chan error, 1)
+	keys.before = func(*kv.Batch) error {
+		if tries++; tries > 1 {
+			return nil // the transaction's
+		}
+		go func() {
+			_, err := store.Update(t.Context(), repo, refs.Change{}, setter("refs/heads/a", 2))
+			done <- err
+		}()
+		for store.Waiting(repo) < 2 {
+			select {
+			case err := <-done:
+				t.Errorf("a transaction came between: %v", err)
+				done <- err
+				return nil
+			default:
+				runtime.Gosched()
+			}
+		}
+		return nil
+	}
+	if _, err := store.RaiseFloor(t.Context(), repo, time.Now().Add(time.Hour)); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if tries != 2 {
+		t.Errorf("%d batches", tries)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	keys.before = func(*kv.Batch) error {
+		keys.before = func(*kv.Batch) error { return nil }
+		if _, err := store.RaiseFloor(ended, repo, time.Now()); !errors.Is(err, context.Canceled) {
+			t.Errorf("a floor that has no time to wait: %v", err)
+		}
+		return nil
+	}
+	if _, err := store.Update(t.Context(), repo, refs.Change{}, setter("refs/heads/a", 3)); err != nil {
+		t.Error(err)
 	}
 }

@@ -117,18 +117,30 @@ func (a *allParts) told(ctx context.Context) error {
 	return nil
 }
 
+// takeTurn waits for the turn of a repository, in which nothing else of this process changes its
+// refs. The caller passes it on. Errors: that of ctx.
+func (s *Store) takeTurn(ctx context.Context, repo RepoID, change *Change) (pass func(), err error) {
+	p := newPlace(change, s.options.Now())
+	s.lines.enter(repo, p, s.options.CombineMax)
+	pass = func() { s.lines.leave(repo, p) }
+	if _, err := p.await(ctx); err != nil {
+		pass()
+		return nil, err
+	}
+	return pass, nil
+}
+
 // run takes the turns, and tries until the batch is visible, or refused. Without a commit nothing
 // was changed.
 func (a *allParts) run(ctx context.Context) (AllResult, kv.Commit, error) {
 	order := slices.Clone(a.parts)
 	slices.SortFunc(order, func(x, y *Part) int { return cmp.Compare(string(x.Repo[:]), string(y.Repo[:])) })
 	for _, part := range order {
-		p := newPlace(&part.Change, a.store.options.Now())
-		a.store.lines.enter(part.Repo, p, a.store.options.CombineMax)
-		defer a.store.lines.leave(part.Repo, p)
-		if _, err := p.await(ctx); err != nil {
+		pass, err := a.store.takeTurn(ctx, part.Repo, &part.Change)
+		if err != nil {
 			return AllResult{}, nil, err
 		}
+		defer pass()
 	}
 	for range triesMax {
 		result, commit, err := a.try(ctx)

@@ -111,6 +111,19 @@ func (p *place) await(ctx context.Context) (*group, error) {
 	return g, nil
 }
 
+// takeTurn waits for the turn of a repository, in which nothing else of this process changes its
+// refs. The caller passes it on. Errors: that of ctx.
+func (s *Store) takeTurn(ctx context.Context, repo RepoID, change *Change) (pass func(), err error) {
+	p := newPlace(change, s.options.Now())
+	s.lines.enter(repo, p, s.options.CombineMax)
+	pass = func() { s.lines.leave(repo, p) }
+	if _, err := p.await(ctx); err != nil {
+		pass()
+		return nil, err
+	}
+	return pass, nil
+}
+
 // leave takes a place out of its line, and passes on what it holds.
 func (l *lines) leave(repo RepoID, p *place) {
 	p.asking.Lock()

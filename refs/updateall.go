@@ -117,19 +117,6 @@ func (a *allParts) told(ctx context.Context) error {
 	return nil
 }
 
-// takeTurn waits for the turn of a repository, in which nothing else of this process changes its
-// refs. The caller passes it on. Errors: that of ctx.
-func (s *Store) takeTurn(ctx context.Context, repo RepoID, change *Change) (pass func(), err error) {
-	p := newPlace(change, s.options.Now())
-	s.lines.enter(repo, p, s.options.CombineMax)
-	pass = func() { s.lines.leave(repo, p) }
-	if _, err := p.await(ctx); err != nil {
-		pass()
-		return nil, err
-	}
-	return pass, nil
-}
-
 // run takes the turns, and tries until the batch is visible, or refused. Without a commit nothing
 // was changed.
 func (a *allParts) run(ctx context.Context) (AllResult, kv.Commit, error) {
